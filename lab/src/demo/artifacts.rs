@@ -1,4 +1,4 @@
-//! What the image and stack builds left, with its digests.
+//! Paths and digests of the files made by the image and stack builds.
 
 use std::path::{Path, PathBuf};
 
@@ -7,25 +7,25 @@ use muster_core::images::ImageManifest;
 use muster_core::values::Digest;
 use sha2::{Digest as _, Sha256};
 
-/// Paths of everything the main job installs from.
+/// Paths of all files needed by the main job for an installation.
 #[derive(Clone, Debug)]
 pub struct Artifacts {
-    /// The builds' output: `ipxe/`, `live/`, `debian-12/`.
+    /// Output directory of the builds, with `ipxe/`, `live/` and `debian-12/`.
     pub cache: PathBuf,
-    /// The statically linked node program.
+    /// The statically linked node program, `muster-node`.
     pub muster_node: PathBuf,
-    /// The stack with its lock.
+    /// The stack document with its lock.
     pub stack: PathBuf,
-    /// Blobs of the stack's bundle.
+    /// Directory with the blobs of the stack's bundle.
     pub bundle: PathBuf,
-    /// The suite the pool demands.
+    /// The gate suite required by the pool.
     pub suite: PathBuf,
     /// The hardware profile of the rack's machines.
     pub profile: PathBuf,
 }
 
 impl Artifacts {
-    /// The live image: kernel and initial RAM disk.
+    /// Returns the paths of the live image: kernel and initial RAM disk.
     pub fn live(&self) -> [PathBuf; 2] {
         [
             self.cache.join("live/vmlinuz"),
@@ -33,15 +33,15 @@ impl Artifacts {
         ]
     }
 
-    /// The reference image.
+    /// Returns the path of the reference image.
     pub fn image(&self) -> PathBuf {
         self.cache.join("debian-12/image.raw.zst")
     }
 
-    /// Its manifest.
+    /// Reads the manifest of the reference image.
     ///
     /// # Errors
-    /// When it is not there or cannot be read.
+    /// When the manifest is missing, unreadable or malformed.
     pub fn image_manifest(&self) -> anyhow::Result<ImageManifest> {
         let path = self.cache.join("debian-12/manifest.json");
         let text = std::fs::read(&path)
@@ -50,19 +50,19 @@ impl Artifacts {
     }
 }
 
-/// Reads a TOML document as JSON, which is what the API takes.
+/// Reads a TOML document and returns the same document as JSON, the format of the API.
 ///
 /// # Errors
-/// When it is not there or not TOML.
+/// When the file is missing or is not valid TOML.
 pub(super) fn toml_as_json(path: &Path) -> anyhow::Result<serde_json::Value> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
     toml::from_str(&text).with_context(|| format!("{}", path.display()))
 }
 
-/// The digest of a file of any size.
+/// Computes the SHA-256 digest of a file of any size. The file is streamed, never loaded whole.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the file cannot be read.
 pub(super) fn digest(path: &Path) -> anyhow::Result<Digest> {
     let mut file = std::fs::File::open(path).with_context(|| format!("{}", path.display()))?;
     let mut hasher = Sha256::new();

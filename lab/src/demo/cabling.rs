@@ -1,4 +1,5 @@
-//! The plan of the rack's cables against what the machines heard of their switch: two cables are in each other's ports, and the others are right.
+//! Compares the rack's cabling plan with the switch neighbors seen by the machines. Two cables are
+//! swapped on purpose, and all other cables are right.
 
 use anyhow::ensure;
 use muster_core::cabling::{Cable, CableState};
@@ -9,12 +10,13 @@ use super::watch::Watch;
 use crate::RackPlan;
 use crate::switch;
 
-/// The places of the machines whose cables are swapped.
+/// Indices in the plan of the two machines with swapped cables.
 pub(super) const CROSSED: [usize; 2] = [1, 2];
-/// What the live image calls a machine's cards, by their places on its bus.
+/// Names of a machine's network cards in the live image, in the order of their PCI slots.
 const CARDS: [&str; 2] = ["enp0s2", "enp0s16"];
 
-/// A cable for every card of every machine of the main job, to the port that it belongs in.
+/// Returns the planned cables: for every card of every machine of the main job, the right switch
+/// port.
 pub(super) fn plan(rack: &RackPlan) -> Vec<Cable> {
     let mut cables = Vec::new();
     for (index, machine) in rack.machines.iter().enumerate() {
@@ -37,7 +39,8 @@ pub(super) fn plan(rack: &RackPlan) -> Vec<Cable> {
     cables
 }
 
-/// Reads what came of the plan once all were looked at.
+/// Checks the reported state of every planned cable, after all machines were inspected. The API
+/// must report the swapped pair as a single finding.
 pub(super) async fn is_told(programs: &Programs, watch: &Watch) -> anyhow::Result<()> {
     let found = programs.client().rack_cabling("r1").await?;
     let told = programs.cli(&["rack", "cabling", "r1"], &[]).await?;

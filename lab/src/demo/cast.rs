@@ -1,18 +1,20 @@
-//! Who plays in the main job, and how long an act of it may take.
+//! The nodes of the main job, and the time limit of an act.
 
 use std::time::Duration;
 
 use super::watch::Fleet;
 
-/// Emulated machines on two cores are slow; what takes a server minutes takes them tens of minutes.
+/// Longest duration of an act. Emulated machines on two cores are slow and need tens of minutes for
+/// the work of minutes on a real server.
 pub(super) const LONG: Duration = Duration::from_secs(45 * 60);
 
-/// The node that passes, the one whose disk goes bad, the one that is too small.
+/// The node passing all gates. The next constants name the node with the failing disk and the node
+/// with too little memory.
 pub(super) const GOOD: &str = "n1";
 pub(super) const FAILING: &str = "n2";
 pub(super) const SMALL: &str = "n3";
 
-/// The state a node was last seen in; empty when it was not seen.
+/// Returns the last seen state of a node, or an empty string for a node not yet seen.
 pub(super) fn state<'a>(fleet: &'a Fleet, node: &str) -> &'a str {
     fleet.get(node).map_or("", |status| status.state.as_str())
 }

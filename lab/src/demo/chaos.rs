@@ -1,5 +1,7 @@
-//! Kills what must survive being killed: the agent in the middle of the image write and of the package transaction, the server between
-//! states, the database while everything runs; and cuts the power of a machine in its package transaction. Each once; the run must finish by itself.
+//! Fault injection during the main job. The agent is killed during the image write and during the
+//! package transaction. The server is killed between two states, and the database while gates run.
+//! In addition, a machine loses its power during its package transaction. Each fault happens once,
+//! and the run must finish without help.
 
 use anyhow::ensure;
 use muster_api::client::Client;
@@ -10,28 +12,29 @@ use crate::Rack;
 use crate::machine::oracle::Cause;
 use crate::parts::Part;
 
-/// When something is killed.
+/// The moment of a fault, recognized by the steps of a running operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// The write has begun and is not over.
+    /// The image write has begun and is not finished: 10 to 95 percent done.
     ImageHalfWritten,
     /// Packages are being installed.
     PackagesHalfInstalled,
-    /// A node has just left the disk boot behind.
+    /// The image is written, and the boot from the disk has just been leased.
     BetweenStates,
-    /// Gates run.
+    /// Gates are running.
     GatesRunning,
 }
 
-/// What is killed.
+/// The target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Part(Part),
-    /// The power of the machine whose moment it is; it comes back, and the machine with it.
+    /// The power of the machine that has reached the moment. Power returns at once, and the machine
+    /// boots again.
     Power,
 }
 
-/// What is left to be killed.
+/// The faults not yet injected.
 pub(super) struct Chaos {
     left: Vec<(Moment, Victim)>,
 }
@@ -50,7 +53,8 @@ impl Chaos {
         }
     }
 
-    /// Looks at the running operations and kills what is due. An API that is away is a later look.
+    /// Reads the running operations and injects the first fault due. An unreachable API is no
+    /// error, because the next call reads again.
     pub(super) async fn watch(
         &mut self,
         rack: &Rack,
@@ -92,7 +96,7 @@ impl Chaos {
         }
     }
 
-    /// Every kill must have happened, or the run proved nothing.
+    /// Checks that every fault was injected. A run without all faults proves no resilience.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         ensure!(
             self.left.is_empty(),
@@ -122,7 +126,7 @@ fn come(moment: Moment, operation: &Operation) -> bool {
         Moment::BetweenStates => {
             step("write_image", "succeeded").is_some() && step("boot_disk", "leased").is_some()
         }
-        // In muster-node's own words for the package transaction.
+        // Prefix of the progress message written by muster-node for the package transaction.
         Moment::PackagesHalfInstalled => {
             doing("converge").is_some_and(|message| message.starts_with("installing "))
         }

@@ -1,4 +1,5 @@
-//! The fleet, as a client declares it: blobs, then objects in the order of their references.
+//! Declares the fleet as any API client does: first blobs, then objects in the order of their
+//! references.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,17 +16,19 @@ use crate::nfs::Nfs;
 use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, STRANGER, console_address};
 use crate::slurm::Slurm;
 
-/// Where the profile's power and the rack's budget meet: two of the three machines may be on at a time.
+/// Power budget of the rack in watts. With the power maximum in the profile, two of the three
+/// machines may be on at a time.
 const RACK_BUDGET_W: u32 = 450;
 
-/// Declares the site, so that its agent can be enrolled.
+/// Uploads the live image and declares the site. The site's agent can be enrolled afterwards.
 pub(super) async fn site(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {
     let [kernel, initrd] = options.artifacts.live();
     let live = json!({ "kernel": upload(client, &kernel).await?, "initrd": upload(client, &initrd).await? });
     put(client, "sites", "lab", json!({ "live": live })).await
 }
 
-/// Declares everything else, nodes last.
+/// Declares all other objects of the main job, with the nodes last. The undeclared machine is
+/// skipped.
 pub(super) async fn fleet(
     client: &Client,
     options: &DemoOptions,
@@ -71,7 +74,7 @@ pub(super) async fn fleet(
     Ok(())
 }
 
-/// The rack's provisioning network.
+/// Returns the rack's provisioning network.
 pub(super) fn subnet() -> Value {
     json!({
         "site": "lab", "network": "10.77.0.0/24", "agent_address": GATEWAY, "gateway": GATEWAY, "mode": "authoritative",
@@ -118,7 +121,7 @@ pub(super) async fn munge_key(client: &Client, slurm: &Slurm) -> anyhow::Result<
     .await
 }
 
-/// The stack's bundle, and every file of it.
+/// Uploads the stack's bundle and every file named in the bundle.
 pub(super) async fn blobs_of_stack(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {
     let stack = toml_as_json(&options.artifacts.stack)?;
     let bundle = stack["bundle"]
@@ -131,7 +134,7 @@ pub(super) async fn blobs_of_stack(client: &Client, options: &DemoOptions) -> an
     Ok(())
 }
 
-/// Every file that the stack's bundle names, and where its blob is.
+/// Returns every file named in the stack's bundle, with the path of its blob.
 pub(super) fn bundle_files(artifacts: &Artifacts) -> anyhow::Result<BTreeMap<String, PathBuf>> {
     let stack = toml_as_json(&artifacts.stack)?;
     let bundle: Digest = stack["bundle"]
@@ -151,7 +154,7 @@ pub(super) fn bundle_files(artifacts: &Artifacts) -> anyhow::Result<BTreeMap<Str
         .collect())
 }
 
-/// What logs in once to a machine that is adopted.
+/// Declares the credential for the single login to an adopted machine.
 pub(super) async fn adopting_credential(
     client: &Client,
     name: &str,

@@ -1,5 +1,6 @@
-//! The firmware and BIOS settings that the stack wants of the rack's machines: fetched by their BMCs from the site's agent before a system is written, and
-//! what the BMCs themselves say came of it.
+//! Firmware versions and BIOS settings required by the stack for the rack's machines. Each BMC
+//! fetches the images from the site's agent before an image is written to the disk. The results are
+//! read from the BMCs.
 
 use anyhow::{Context, ensure};
 use muster_api::client::Client;
@@ -12,7 +13,7 @@ use super::watch::Watch;
 use crate::Rack;
 use crate::plan::PRODUCT;
 
-/// The components, their versions, and what each takes to hold.
+/// The required components: name in the stack, name in the BMC, version, and activation class.
 const WANTED: [(&str, &str, &str, &str); 2] = [
     ("bmc", "BMC", "2.0.0", "none"),
     ("bios", "BIOS", "Virtual Rack BIOS 2.0.0", "reboot"),
@@ -20,7 +21,8 @@ const WANTED: [(&str, &str, &str, &str); 2] = [
 const SETTING: (&str, &str) = ("SriovGlobalEnable", "Enabled");
 const SOURCE: &str = "the lab, whose machines they are for";
 
-/// Uploads the images, and writes what is wanted into the stack and into its lock.
+/// Uploads the firmware images, and writes the required versions and settings into the stack and
+/// its lock.
 pub(super) async fn want(
     client: &Client,
     options: &DemoOptions,
@@ -56,7 +58,8 @@ pub(super) async fn want(
     Ok(())
 }
 
-/// Both machines that were claimed have it, by their BMCs' own account, and the API tells the same.
+/// Checks that both claimed machines have the versions and settings, in their BMCs. The API must
+/// report the same firmware versions.
 pub(super) async fn holds(rack: &Rack, client: &Client, watch: &Watch) -> anyhow::Result<()> {
     for node in [GOOD, FAILING] {
         let bmc = rack

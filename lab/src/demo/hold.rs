@@ -1,5 +1,5 @@
-//! What must hold while things are broken: a node boots from its disk with server and agent dead, and a BMC that refuses or hangs costs its
-//! own node a clear reason and nobody else anything.
+//! Guarantees during faults. A node boots from its disk with server and agent dead. A BMC that
+//! refuses logins or hangs gives its own node a clear reason and leaves other nodes unaffected.
 
 use std::time::{Duration, Instant};
 
@@ -20,11 +20,12 @@ use crate::machine::oracle::Cause;
 use crate::parts::Part;
 use crate::plan::{STRANGER, STRANGER_DISK};
 
-/// Where the failing node's installed OS answers.
+/// Address and SSH port of the failing node's installed OS.
 const FAILING_SSH: ([u8; 4], u16) = ([10, 77, 0, 12], 22);
 const BOOT_LIMIT: Duration = Duration::from_secs(6 * 60);
 
-/// Switches on a machine that nobody declared and that somebody else installed; gives the bytes that one write of the image stores.
+/// Switches on an undeclared machine with an OS on its disk. Returns the number of bytes stored by
+/// a single write of the image.
 pub(super) async fn stranger_arrives(
     rack: &Rack,
     options: &DemoOptions,
@@ -40,7 +41,8 @@ pub(super) async fn stranger_arrives(
     Ok(stored)
 }
 
-/// It must have come up from its own disk, in its first boot, and be shown as discovered.
+/// Checks that the undeclared machine came up from its own disk in its first boot. The node must be
+/// shown as `discovered`. At the end the machine is powered off.
 pub(super) async fn stranger_is_left_alone(
     rack: &Rack,
     client: &Client,
@@ -78,7 +80,8 @@ pub(super) async fn stranger_is_left_alone(
     Ok(machine.power_off(Cause::Lab).await?)
 }
 
-/// Kills server and agent, takes a node's power away and gives it back: it must come up from its own disk, with nobody to ask.
+/// Kills server and agent, and switches a node off and on again. The node must boot from its own
+/// disk without an answer from Muster. Both programs are restarted at the end.
 pub(super) async fn boots_alone(
     rack: &Rack,
     programs: &Programs,
@@ -113,7 +116,7 @@ pub(super) async fn boots_alone(
     programs.start_again(Part::Agent).await
 }
 
-/// Whether an SSH server greets at the node's address.
+/// Returns whether an SSH server greets at the failing node's address.
 async fn answers(rack: &Rack) -> anyhow::Result<bool> {
     let greeted = rack.netns.within(|| {
         use std::io::Read as _;
@@ -127,8 +130,9 @@ async fn answers(rack: &Rack) -> anyhow::Result<bool> {
     Ok(greeted == Some(true))
 }
 
-/// Releases the failing node while its BMC refuses the password: the node ends with that reason, no account is locked, and the other node's
-/// release goes on. Mended, and hanging twice on the way, it goes on after a retry.
+/// Releases the failing node while its BMC refuses the password. The node must fail with a reason
+/// naming the credentials, without an account lockout. The release of the other node continues.
+/// With the password accepted again, and after a simulated BMC hang, a retry completes the release.
 pub(super) async fn bad_bmc(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
     let bmc = rack
         .slot(FAILING)?

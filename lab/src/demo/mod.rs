@@ -1,25 +1,26 @@
-//! The main job, on real parts: a rack of virtual machines is declared, inspected, imaged, converged, gated, admitted to a real Slurm,
-//! and one node is released again. The lab is a client like any other; what it checks beside the API, it reads from the machines' own logs.
+//! The main job with real parts. A rack of virtual machines is declared, inspected, imaged,
+//! converged, gated and admitted to a real Slurm. Then a node is released again. The lab is an
+//! ordinary API client; for checks independent of the API, the lab reads the machines' own logs.
 
-mod addresses; // Addresses of the machines
-mod adopt; // A machine that somebody else built comes into service
-mod artifacts; // What the image and stack builds left
-mod cabling; // Two cables in each other's ports
-mod cast; // Who plays in it
-mod chaos; // Kills what must survive being killed
-mod declare; // The fleet, as a client declares it
-mod firmware; // What the stack wants of firmware and BIOS
-mod hold; // What must hold while things are broken
+mod addresses; // IP addresses of the machines
+mod adopt; // Adoption of a machine already in service
+mod artifacts; // Files made by the image and stack builds
+mod cabling; // Cabling check with two swapped cables
+mod cast; // Names of the nodes and the longest wait
+mod chaos; // Kills of programs and a power cut
+mod declare; // Declaration of the fleet by an API client
+mod firmware; // Firmware and BIOS settings required by the stack
+mod hold; // Guarantees during faults
 mod network; // A bond, a VLAN and large packets on a node in service
-mod oracle; // What the machines' own logs say
+mod oracle; // Checks from the machines' own logs and disks
 mod overhead; // Muster's own share of a node's time
 mod programs; // muster and its database, as processes
-mod recover; // What fails in service is recovered, on six machines
-mod report; // What a person reads at the end
-mod shared; // What nodes share is there
+mod recover; // Recovery of nodes in service, on up to six machines
+mod report; // The report at the end of a run
+mod shared; // Check of the shared file system
 mod story; // The acts of the main job, in order
-mod veteran; // A machine that somebody else built
-mod watch; // Shows how far every node is
+mod veteran; // A machine built and run before Muster
+mod watch; // Progress of every node
 
 use std::path::PathBuf;
 
@@ -37,18 +38,18 @@ pub use artifacts::Artifacts;
 
 const BROWSE_LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
 
-/// What a run needs and how far it goes.
+/// Inputs and extent of a run.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// Where the rack, the database and the logs go; emptied at the start.
+    /// Directory for the rack, the database and the logs; emptied at the start.
     pub dir: PathBuf,
     /// The `muster` binary.
     pub muster: PathBuf,
     pub artifacts: Artifacts,
     pub accel: AccelPlan,
-    /// Port of the console on this host's loopback; 0 picks one.
+    /// Port of the console on this host's loopback; 0 picks a free port.
     pub port: u16,
-    /// The browser test, to be run against the console at the end.
+    /// Folder of the browser test, run against the console at the end.
     pub browser: Option<PathBuf>,
     pub ending: Ending,
     pub disturbance: Disturbance,
@@ -56,49 +57,51 @@ pub struct DemoOptions {
     pub play: Play,
 }
 
-/// What is played.
+/// The scenario of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Play {
-    /// The main job, with what the other options add to it or put in its place.
+    /// The main job, extended or replaced by an adoption according to the other options.
     MainJob,
     /// Machines in service fail and are recovered.
     Recoveries,
-    /// Machines in service measure what lies between them.
+    /// Machines in service measure the network between them.
     Fabric,
-    /// A machine in service keeps the packages of its stack.
+    /// A machine in service keeps the package versions of its stack.
     Pins,
 }
 
-/// What happens after the main job.
+/// The behavior after the last act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Everything stays up until Ctrl-C.
+    /// All programs stay up until Ctrl-C.
     Stay,
     Exit,
 }
 
-/// Whether a machine that somebody else built is adopted.
+/// Whether the run adopts a machine already in service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adoption {
     None,
-    /// After the main job.
+    /// Adoption after the main job.
     Also,
-    /// Instead of it.
+    /// Adoption instead of the main job.
     Alone,
 }
 
-/// Whether the run is left alone.
+/// Whether the run injects faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
     None,
-    /// Agent, server and database are killed in the middle of the work; the run must finish by itself.
+    /// Agent, server and database are killed, and a machine loses power, during the work. The run
+    /// must finish without help.
     Kills,
 }
 
-/// Runs the main job. Whatever happens, nothing is left behind: processes, namespace, taps.
+/// Runs the chosen scenario. In every case the processes, the namespace and the taps are removed at
+/// the end.
 ///
 /// # Errors
-/// When any act of the main job does not end as it must; the message says which, and where the logs are.
+/// When an act does not end as required. The message names the act and the directory of the logs.
 pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Result<()> {
     let rack_dir = options.dir.join("rack");
     let _dir = RunDir::take(&options.dir, || drop(crate::rack::clean(&rack_dir)))?;
@@ -131,7 +134,8 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     slurm.close().await;
     rack.close().await.context("take the rack down")?;
     match told {
-        // Ctrl-C ends a demo well; a run that was to reach its end did not.
+        // Ctrl-C is a normal end of a run with `Ending::Stay`, and a failure of a run with
+        // `Ending::Exit`.
         Err(_) if cancel.is_cancelled() && options.ending == Ending::Stay => Ok(()),
         told => told.with_context(|| format!("the logs are in {}", options.dir.display())),
     }
@@ -180,7 +184,8 @@ async fn play(
     }
 }
 
-/// Opens every page of the console in a real browser, with the run's nodes on them.
+/// Opens every page of the console in a real browser, showing the run's nodes. Screenshots go to
+/// the run's directory.
 async fn browse(
     folder: &std::path::Path,
     options: &DemoOptions,

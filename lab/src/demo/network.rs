@@ -1,4 +1,5 @@
-//! The network that the pool asks for, on a node in service: a bond of both cards, and a VLAN over it, with packets of 9000 bytes.
+//! Checks the pool's network profile on a node in service. The profile has a bond of both cards and
+//! a VLAN over the bond, with an MTU of 9000 bytes.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -15,12 +16,12 @@ use crate::plan::{MTU, SECOND_NIC_PCI, VLAN, VLAN_ADDRESS};
 use crate::rack::vlan;
 use crate::slurm::Slurm;
 
-/// As long as an emulated machine may take to see that a link is gone.
+/// Longest time for an emulated machine to detect a lost link and answer again.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The kernel's report on the bond.
 const BOND: &str = "/proc/net/bonding/bond0";
 
-/// What the pool's profile says.
+/// Returns the network profile of the pool.
 pub(super) fn profile() -> Value {
     let card = |is: Value| json!({ "is": is, "mtu": MTU });
     json!({
@@ -33,13 +34,14 @@ pub(super) fn profile() -> Value {
     })
 }
 
-/// The network of the VLAN.
+/// Returns the network address of the VLAN.
 fn network() -> Ipv4Addr {
     let [a, b, c, _] = VLAN_ADDRESS.octets();
     Ipv4Addr::new(a, b, c, 0)
 }
 
-/// Checks bond and VLAN on the node, sends large packets from outside, pulls a cable, and sends the packets again.
+/// Checks bond and VLAN on the node and sends large packets from outside. Then the active member's
+/// cable is pulled, and the packets are sent again.
 pub(super) async fn check_network(rack: &Rack, slurm: &Slurm, watch: &Watch) -> anyhow::Result<()> {
     let first = check_bond(slurm).await?;
     check_vlan(slurm).await?;
@@ -72,7 +74,7 @@ pub(super) async fn check_network(rack: &Rack, slurm: &Slurm, watch: &Watch) -> 
     Ok(())
 }
 
-/// Reads a file on the node, as a job of the scheduler.
+/// Reads a file on the node by a Slurm job.
 async fn read_file(slurm: &Slurm, path: &str) -> anyhow::Result<String> {
     let text = slurm
         .srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "cat", path])
@@ -87,7 +89,7 @@ fn active_member(bond: &str) -> Option<String> {
     })
 }
 
-/// Checks that both members of the bond are up; returns the active member.
+/// Checks that both members of the bond are up. Returns the active member.
 async fn check_bond(slurm: &Slurm) -> anyhow::Result<String> {
     let bond = read_file(slurm, BOND).await?;
     let up = bond
@@ -98,7 +100,7 @@ async fn check_bond(slurm: &Slurm) -> anyhow::Result<String> {
         .lines()
         .filter(|line| line.starts_with("Slave Interface: "))
         .count();
-    // The bond itself has a status line too.
+    // Three status lines: the bond has a line of its own.
     ensure!(
         (members, up) == (2, 3),
         "bond0 of {GOOD} has not both members up:\n{bond}"
@@ -128,7 +130,8 @@ async fn check_vlan(slurm: &Slurm) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long it takes until a packet that nobody may cut is answered whole.
+/// Returns the time until an unfragmented echo of the full MTU comes back. Runs in the rack's
+/// namespace on a blocking thread.
 async fn answers(rack: &Rack, node: Ipv4Addr) -> anyhow::Result<Duration> {
     let netns = rack.netns.clone();
     let asked = tokio::task::spawn_blocking(move || netns.within(move || vlan::ask(node, LIMIT)));

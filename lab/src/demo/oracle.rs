@@ -1,4 +1,4 @@
-//! What the machines' own logs and disks say, apart from anything Muster believes.
+//! Checks against the machines' own logs and disks, independent of Muster's records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,14 @@ use super::watch::Watch;
 use crate::Rack;
 use crate::machine::oracle::{Cause, Entry, Happening};
 
-/// Blocks read from each wiped disk: half anywhere, half where the host has stored anything.
+/// Blocks read from each wiped disk: half at random places, half at places with stored data on the
+/// host.
 const SAMPLES: usize = 2048;
-/// Pages of the history that are read; a run makes a few.
+/// Most event pages read; a run has only a few.
 const MOST_PAGES: usize = 100;
 
-/// Reads random blocks of every disk of a node that is off; all must be zero.
+/// Reads random blocks from every disk of a powered-off node. Every block must be zero. The seed is
+/// printed, so that a failure can be repeated.
 pub(super) fn disks_are_clean(rack: &Rack, node: &str, watch: &Watch) -> anyhow::Result<()> {
     let seed: u64 = rand::random();
     let slot = rack.slot(node)?;
@@ -44,9 +46,9 @@ pub(super) fn disks_are_clean(rack: &Rack, node: &str, watch: &Watch) -> anyhow:
     Ok(())
 }
 
-/// What each machine's disks were given in each boot, seen from outside while it happens.
+/// Bytes written to each machine's disks in each boot, observed from outside during the run.
 pub(super) struct Written {
-    /// Bytes of the image that are not zero: what one write of it stores.
+    /// Non-zero bytes of the image, equal to the bytes stored by a single write of the image.
     once: u64,
     boots: BTreeMap<(String, u64), u64>,
 }
@@ -71,7 +73,8 @@ impl Written {
         Ok(())
     }
 
-    /// Two nodes were imaged, once each: written twice, a disk would have got at least twice the image's content.
+    /// Checks that exactly two nodes were imaged, each in a single boot. A second write would show
+    /// at least twice the image's content; the limit is 1.5 times.
     pub(super) fn check(&self, watch: &Watch) -> anyhow::Result<()> {
         let imaged: Vec<_> = self
             .boots
@@ -99,8 +102,9 @@ impl Written {
     }
 }
 
-/// No once-only act was done twice, by the machines' own account: each boot that Muster caused has the start of an act committed before it
-/// that no other boot has. The lab's own hand on a power button is not Muster's.
+/// Checks in the machines' own logs that no once-only act was done twice. Every boot caused by
+/// Muster must follow a committed start of an act, and every start may cause at most a single boot.
+/// Power actions by the lab are ignored.
 pub(super) async fn check_acts(rack: &Rack, client: &Client, watch: &Watch) -> anyhow::Result<()> {
     let started = acts_started(client).await?;
     for node in client.list_all::<NodeSpec>(None).await? {
@@ -158,7 +162,7 @@ fn by_muster(entry: &Entry) -> bool {
     boot && matches!(entry.cause, Cause::Bmc { .. } | Cause::Guest)
 }
 
-/// Nodes and times of every committed start of a once-only act, oldest first.
+/// Returns node and time of every committed start of a once-only act, oldest first.
 async fn acts_started(client: &Client) -> anyhow::Result<Vec<(Uuid, Timestamp)>> {
     let (mut after, mut started) = (0, Vec::new());
     for _ in 0..MOST_PAGES {

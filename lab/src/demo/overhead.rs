@@ -1,9 +1,19 @@
-//! Muster's own share of a node's time: the stretches of an operation in which neither firmware, kernel, disk, package tool nor gate was at work.
+//! Muster's own share of a node's time: the parts of an operation without work by firmware, kernel,
+//! disk, package tool or gates.
 //!
-//! Computed from what the API keeps of a run. Where a record does not say when the machine itself was ready, the longest time that it may have been is
-//! counted. Not counted, because somebody else works in it: what the machine does between an act and its report; `write_image` and `wipe` once their
-//! permit is redeemed; `converge` once it said its first word; Slurm's steps; a person's hand; the wait for the rack's power. What muster-node takes
-//! to look at hardware and packages (`inventory`, `recheck`) is shown beside the sum.
+//! The share is computed from the API records of a run. Where a record lacks the time at which the
+//! machine was ready, the longest possible time is counted. Time with work by other parties is
+//! excluded:
+//!
+//! * the machine's work between an act and its report
+//! * `write_image` and `wipe` after the permit is redeemed
+//! * `converge` after the first log line
+//! * Slurm's steps
+//! * actions by a person
+//! * the wait for the rack's power
+//!
+//! The time of muster-node for reading hardware and packages (`inventory`, `recheck`) is shown
+//! beside the sum.
 
 use std::collections::BTreeMap;
 
@@ -18,29 +28,32 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// Pages of one list that are read; a run has a few.
+/// Most pages read of a list; a run has only a few.
 const PAGES: usize = 50;
 
-/// Where Muster was the one to act, in the order in which an operation meets them.
+/// The intervals in which Muster was the party to act, in the order of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum HandOver {
-    /// From the wish to its first order: the engine.
+    /// From the request to the first order of a step: the engine.
     Asked,
-    /// From a step's end to the next one's order: the engine.
+    /// From the end of a step to the order of the next step: the engine.
     Ended,
-    /// From an order to its beginning: the agent's lease.
+    /// From the order of a step to its start: the agent's lease.
     Ordered,
-    /// From the beginning to the first act on the machine: BMC, SSH, the permit.
+    /// From the start of a step to the first act on the machine: BMC, SSH, the permit.
     Begun,
-    /// A step of gates less its gates: SSH, muster-node's start, its result.
+    /// A step of gates minus the gates' run time: SSH, start of muster-node, transfer of the
+    /// result.
     Gates,
-    /// From the live image's report to the step's end: SSH, the identity.
+    /// From the live image's report to the end of the step: SSH, the identity check.
     Reported,
-    /// From when a restarted system last did not answer to when it did: at most so long was it up unnoticed.
+    /// From the last failed connection to a restarted system to the first successful connection.
+    /// The system was up and unnoticed for at most so long.
     Noticed,
-    /// From its answer to the session: key exchange, certificate, the system's own log-in.
+    /// From the first connection to the open session: key exchange, certificate, the system's own
+    /// login.
     LoggedIn,
-    /// From the last step's end to the operation's.
+    /// From the end of the last step to the end of the operation.
     Closed,
 }
 
@@ -72,16 +85,16 @@ impl HandOver {
     }
 }
 
-/// One operation's share, in milliseconds.
+/// Muster's share of an operation, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) node: String,
     pub(super) operation: String,
-    /// With the step that begins with it, or ends before it.
+    /// Each interval with its length and the step started or ended by the interval.
     pub(super) hand_overs: Vec<(HandOver, String, i64)>,
-    /// muster-node's looks, `inventory` and `recheck`: not in the sum.
+    /// Total time of the steps `inventory` and `recheck`, excluded from the sum.
     pub(super) looks: i64,
-    /// From the wish to the end.
+    /// From the request to the end of the operation.
     pub(super) took: i64,
 }
 
@@ -99,10 +112,10 @@ impl Share {
     }
 }
 
-/// What the API keeps of a run.
+/// The API records of a run.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Recorded {
-    /// Of every node, oldest first.
+    /// Operations of every node, oldest first.
     operations: Vec<Operation>,
     events: Vec<Event>,
     gate_runs: Vec<GateRun>,
@@ -110,7 +123,7 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    /// Reads all that is kept of these nodes.
+    /// Reads all records of the given nodes.
     pub(super) async fn read(client: &Client, nodes: &[&str]) -> anyhow::Result<Self> {
         let mut run = Self::default();
         for node in nodes {
@@ -138,7 +151,7 @@ impl Recorded {
         Ok(run)
     }
 
-    /// The share of each operation that ended well, oldest first.
+    /// Returns the share of each successful operation, oldest first.
     pub(super) fn shares(&self) -> Vec<Share> {
         self.operations
             .iter()
@@ -182,7 +195,8 @@ impl Recorded {
         Some(share)
     }
 
-    /// When the first order could be given. A machine's start may wait for the rack's power, which another node's step leaves when it ends.
+    /// Returns the earliest possible time of the first order. A power-on may wait for the rack's
+    /// power, freed when a step of another node ends.
     fn free_to_start(&self, operation: &Operation, step: &Step) -> Timestamp {
         let waits = step.step.parse::<Kind>().is_ok_and(Kind::powers_on);
         let others = self
@@ -203,7 +217,8 @@ impl Recorded {
             return;
         };
         let mut add = |kind, ms: i64| share.hand_overs.push((kind, step.step.clone(), ms));
-        // A later round keeps the first one's order: when it was queued again is not kept.
+        // A later round keeps the order time of the first round, because the time of the second
+        // queueing is not stored.
         if step.round == 1 {
             add(HandOver::Ordered, ms(step.created_at, began));
         }
@@ -242,7 +257,8 @@ impl Recorded {
         }
     }
 
-    /// The power act, else the permit to destroy, else, for packages, the first word of the log.
+    /// Returns the time of the first act of a step. The act is the power act, else the redeemed
+    /// permit to destroy, else, for `converge`, the first log line.
     fn first_act(&self, step: &Step, began: Timestamp) -> Option<Timestamp> {
         let first = |kind: &str| {
             let own = self.events.iter().filter(|event| event.kind == kind);
@@ -269,7 +285,7 @@ impl Recorded {
         Some(operation?.target.as_ref()?.id)
     }
 
-    /// The events of a step's node.
+    /// Returns the events of the step's node.
     fn of(&self, step: &Step) -> impl Iterator<Item = &Event> {
         let node = self.node(step);
         self.events
@@ -278,14 +294,15 @@ impl Recorded {
     }
 }
 
-/// Never less than nothing: the two times may be of two transactions.
+/// Returns the milliseconds between two times, at least zero. The order may be reversed, because
+/// the times may come from two transactions.
 fn ms(from: Timestamp, to: Timestamp) -> i64 {
     i64::try_from(to.duration_since(from).as_millis())
         .unwrap_or(i64::MAX)
         .max(0)
 }
 
-/// The shares for other programs: milliseconds, by hand-over and in sum.
+/// Returns the shares as JSON for other programs: milliseconds per interval and in total.
 pub(super) fn told(shares: &[Share]) -> Value {
     let told = shares.iter().map(|share| {
         let parts: BTreeMap<_, _> = HandOver::ALL.into_iter().map(|kind| (kind.name(), share.of(kind))).collect();
@@ -294,7 +311,7 @@ pub(super) fn told(shares: &[Share]) -> Value {
     told.collect()
 }
 
-/// Prints the shares as a table, and where most of each node's time went.
+/// Prints the shares as a table, and the longest interval of each node.
 pub(super) fn print(shares: &[Share]) {
     println!(
         "\n=== Muster's own share, in seconds (lab/src/demo/overhead.rs says what is counted)"
@@ -339,7 +356,7 @@ pub(super) fn print(shares: &[Share]) {
 mod tests {
     use super::*;
 
-    /// Two nodes of a run in which the agent, the server and the database were killed.
+    /// Records of two nodes from a run with kills of the agent, the server and the database.
     fn recorded() -> Recorded {
         serde_json::from_str(include_str!("recorded.json")).unwrap()
     }
@@ -375,7 +392,7 @@ mod tests {
         assert_eq!(claim.looks, 2747, "the recheck, which is beside the sum");
     }
 
-    /// Two nodes are gated at the same time.
+    /// Two nodes run gates at the same time.
     #[test]
     fn another_nodes_gates_say_nothing_of_ours() {
         let mut run = recorded();
@@ -397,7 +414,8 @@ mod tests {
     fn the_wait_for_the_racks_power_is_not_ours() {
         let shares = recorded().shares();
         let accept = share(&shares, "n3", "accept");
-        // Asked at 18:21:42.293, ordered at 18:23:16.331, when n1 had been powered off at 18:23:16.313.
+        // Asked at 18:21:42.293 and ordered at 18:23:16.331. The power was free at 18:23:16.313,
+        // when n1 had been powered off.
         assert_eq!(accept.of(HandOver::Asked), 18);
     }
 

@@ -1,5 +1,6 @@
-//! muster and its database, as processes in the rack's namespace. Undisturbed, one `muster dev`; to be disturbed, each part by itself, so
-//! that each can be killed and started again.
+//! muster and its database, as processes in the rack's namespace. An undisturbed run uses a single
+//! `muster dev`. A run with faults starts each part as a separate process, for kills and restarts
+//! of single parts.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -16,7 +17,7 @@ use crate::parts::{Part, Parts, write_secret};
 use crate::plan::GATEWAY;
 use crate::rack::{Forwarder, Netns};
 
-/// Longer than what is waited for with `--wait`.
+/// Time limit of a `muster` command, longer than any `--wait` timeout in the scenarios.
 const CLI_TIMEOUT: Duration = Duration::from_secs(11 * 60);
 const API_PORT: u16 = 8080;
 const AGENT_PORT: u16 = 8081;
@@ -35,7 +36,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Starts the server on its private Postgres and waits until the API answers.
+    /// Starts the server with its private Postgres, and waits until the API answers.
     pub(super) async fn start(options: &DemoOptions, rack: &Rack) -> anyhow::Result<Self> {
         let door = rack.forward(
             ([127, 0, 0, 1], options.port).into(),
@@ -76,7 +77,7 @@ impl Programs {
         self.parts.wait_until_it_answers(&self.client).await
     }
 
-    /// A client with every permission.
+    /// Returns a client with all permissions.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
@@ -89,7 +90,8 @@ impl Programs {
         &self.password
     }
 
-    /// `muster` as a user runs it; what it printed.
+    /// Runs `muster` as a user does, and returns its standard output. A non-zero exit status is an
+    /// error with the output of the command.
     pub(super) async fn cli(&self, verb: &[&str], options: &[&str]) -> anyhow::Result<String> {
         let token =
             std::fs::read_to_string(self.parts.data.join("token")).context("the admin's token")?;
@@ -114,7 +116,8 @@ impl Programs {
         }
     }
 
-    /// Starts the site's agent; `muster dev` does so by itself once the site is declared.
+    /// Enrols and starts the site's agent. `muster dev` starts an agent without help after the
+    /// site is declared.
     pub(super) async fn start_agent(&self, client: &Client) -> anyhow::Result<()> {
         if !self.apart {
             return Ok(());
@@ -127,19 +130,19 @@ impl Programs {
         self.spawn(Part::Agent).await
     }
 
-    /// Kills a part as a crash would and starts it again.
+    /// Kills a part like a crash, and starts the part again.
     pub(super) async fn kill_and_restart(&self, part: Part) -> anyhow::Result<()> {
         self.parts.kill(part).await?;
         self.spawn(part).await
     }
 
-    /// Starts a part that was killed.
+    /// Starts a killed part again, and waits until the API answers.
     pub(super) async fn start_again(&self, part: Part) -> anyhow::Result<()> {
         self.spawn(part).await?;
         self.parts.wait_until_it_answers(&self.client).await
     }
 
-    /// Kills a part as a crash would.
+    /// Kills a part like a crash.
     pub(super) async fn kill(&self, part: Part) -> anyhow::Result<()> {
         self.parts.kill(part).await
     }
@@ -213,7 +216,7 @@ impl Programs {
         command
     }
 
-    /// Ends everything, the database last.
+    /// Ends all programs, the database last.
     pub(super) async fn close(self) {
         self.parts.close().await;
     }

@@ -1,5 +1,5 @@
-//! What a person reads at the end: each node's timeline with the time of each step, the gates, Muster's own share, and the
-//! job's output.
+//! The report at the end of the main job: each node's timeline with step durations, the gates,
+//! Muster's own share, and the output of the Slurm job.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use muster_core::gates::{GateResult, Limit, Verdict};
 
 use super::overhead::{self, Recorded};
 
-/// Prints the report of a finished run, and leaves what is measured of it in the run's directory.
+/// Prints the report of a finished run, and writes Muster's share of each operation to
+/// `overhead.json` in the run's directory.
 pub(super) async fn print(
     client: &Client,
     nodes: &[&str],

@@ -1,4 +1,5 @@
-//! What the admitted node shares with others is there: what a job writes is on the server's own disk, and the gates have asked for it.
+//! Checks the shared file system of the admitted node. A Slurm job writes a file, and the file must
+//! appear on the NFS server's own disk. The storage gates must have passed on the node.
 
 use anyhow::{Context, ensure};
 use muster_api::client::Client;
@@ -9,7 +10,7 @@ use super::watch::Watch;
 use crate::nfs::Nfs;
 use crate::slurm::Slurm;
 
-/// Gates that ask for it: that it is mounted, and that it gives back what is written.
+/// Gates for the shared file system: the mount exists, and written data is read back unchanged.
 const GATES: [&str; 2] = ["storage.mounts", "storage.readback"];
 
 pub(super) async fn is_served(

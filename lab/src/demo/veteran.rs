@@ -1,5 +1,6 @@
-//! A machine that somebody else built and that serves already: another host name, its own host key, an admin who logs in by a key, and a place in
-//! the cluster that Muster knows nothing of. Its disk is put together from outside, without a mount; the rest its admin does over SSH.
+//! A machine built and in service before Muster. The machine has its own host name and host key,
+//! and an admin with a login key. Its place in the cluster is unknown to Muster. The lab writes the
+//! disk from outside, without a mount; the admin does the rest over SSH.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -20,24 +21,27 @@ use crate::nfs::Nfs;
 use crate::plan::GATEWAY;
 use crate::slurm::{self, Slurm};
 
-/// Where the root file system of the reference image begins, in bytes: after the tables, the BIOS boot partition and the ESP.
+/// Offset in bytes of the root file system in the reference image. The tables (1 MiB), the BIOS
+/// boot partition (1 MiB) and the ESP (64 MiB) come before.
 const ROOT_AT: u64 = (1 + 1 + 64) << 20;
 const BOOT_LIMIT: Duration = Duration::from_secs(8 * 60);
 const COMMAND_LIMIT: Duration = Duration::from_secs(6 * 60);
-/// Packages of the stack's bundle that a Slurm node can do without.
+/// Packages of the stack's bundle not needed by a Slurm node.
 pub(super) const NOT_NEEDED: [&str; 4] = ["containerd", "runc", "chrony", "tzdata"];
-/// The job: a number a second until somebody says that it is enough, and then that word; for as long as an adoption can take.
+/// The job script. Prints a number each second until the file `/run/enough` exists, then prints
+/// `enough`. The limit of 900 s is longer than an adoption.
 const COUNT: &str = "#!/bin/sh
 i=0
 until [ -e /run/enough ] || [ $i -ge 900 ]; do i=$((i + 1)); echo $i; sleep 1; done
 [ -e /run/enough ] && echo enough
 ";
 const JOIN: &str = include_str!("veteran.sh");
-/// From its next boot menu on. Six machines that boot on two processors stand still for milliseconds, which the kernel holds against their clock: it is
-/// read from the chipset then, and tools that time themselves by the processor's counter have no answer.
+/// Kernel argument for GRUB, effective from the next boot. Six machines booting on two processors
+/// stall for milliseconds, and the kernel then marks the TSC clock as unstable. With the chipset
+/// clock instead, tools timed by the processor's counter produce no result.
 const CLOCK: &str = "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX tsc=nowatchdog\"\n";
 
-/// The machine, and its admin's keys.
+/// The machine, with the keys of its admin and its host.
 pub(super) struct Veteran<'rack> {
     rack: &'rack Rack,
     keys: PathBuf,
@@ -47,7 +51,7 @@ pub(super) struct Veteran<'rack> {
 }
 
 impl<'rack> Veteran<'rack> {
-    /// The machine at this place in the plan, with keys of its own.
+    /// Creates keys for the machine at the given index of the plan.
     pub(super) async fn new(
         options: &DemoOptions,
         rack: &'rack Rack,
@@ -76,7 +80,7 @@ impl<'rack> Veteran<'rack> {
         })
     }
 
-    /// Puts its disk together and switches it on, as it stood before Muster came.
+    /// Writes the disk of the machine and switches the machine on, in the state before Muster.
     pub(super) async fn build(&self, options: &DemoOptions) -> anyhow::Result<()> {
         let machine = &self.rack.slot(&self.name)?.machine;
         machine
@@ -86,12 +90,12 @@ impl<'rack> Veteran<'rack> {
         Ok(machine.press_button(Cause::Button).await?)
     }
 
-    /// Switches it off by its own system; its disk may be copied then.
+    /// Shuts the machine down by its own system. Afterwards the disk may be copied.
     pub(super) async fn rest(&self) -> anyhow::Result<()> {
-        // Copies are machines of their own.
+        // Copies need their own machine ids.
         self.run(&["truncate", "-s", "0", "/etc/machine-id"])
             .await?;
-        // The connection may break while it goes down.
+        // The connection may break during the shutdown.
         let _told = self.run(&["systemctl", "--no-block", "poweroff"]).await;
         Ok(self
             .rack
@@ -101,7 +105,7 @@ impl<'rack> Veteran<'rack> {
             .await?)
     }
 
-    /// Switches it on again.
+    /// Switches the machine on again.
     pub(super) async fn start_again(&self) -> anyhow::Result<()> {
         Ok(self
             .rack
@@ -111,7 +115,8 @@ impl<'rack> Veteran<'rack> {
             .await?)
     }
 
-    /// As [`Veteran::build`], from the disk of one that is off and has joined already.
+    /// Like [`Veteran::build`], but from a copied disk. The other machine must be off and already
+    /// joined.
     pub(super) async fn copy_of(&self, other: &Self) -> anyhow::Result<()> {
         let machine = &self.rack.slot(&self.name)?.machine;
         let to = machine.disk_path(&self.disk)?;
@@ -129,7 +134,8 @@ impl<'rack> Veteran<'rack> {
         Ok(machine.press_button(Cause::Button).await?)
     }
 
-    /// Its name, address, host key and admin, written into the file system of a disk that nobody has mounted.
+    /// Writes name, address, host key and admin key into the file system of an unmounted disk, by
+    /// debugfs.
     async fn settle(&self, disk: &Path) -> anyhow::Result<()> {
         let network = format!(
             "[Match]\nType=ether\n\n[Network]\nAddress={}/24\nGateway={GATEWAY}\n",
@@ -201,7 +207,7 @@ impl<'rack> Veteran<'rack> {
         Ok(())
     }
 
-    /// Waits until its admin can log in.
+    /// Waits until the admin can log in.
     pub(super) async fn up(&self) -> anyhow::Result<()> {
         let asked = Instant::now();
         while let Err(error) = self.run(&["true"]).await {
@@ -215,7 +221,7 @@ impl<'rack> Veteran<'rack> {
         Ok(())
     }
 
-    /// Has it join the cluster, once its admin can log in.
+    /// Waits for the admin's login, then joins the machine to the Slurm cluster.
     pub(super) async fn join(&self, options: &DemoOptions, slurm: &Slurm) -> anyhow::Result<()> {
         self.up().await?;
         let settings = self.keys.join("settings");
@@ -242,11 +248,11 @@ impl<'rack> Veteran<'rack> {
         }
         self.give(&settings, "/root/settings").await?;
         self.run(&["sh", "/root/settings/join"]).await?;
-        // What it holds besides: an adoption that touches it has done more than it said.
+        // A marker file. An adoption that removes the file has changed more than announced.
         self.run(&["touch", "/root/kept"]).await.map(drop)
     }
 
-    /// Copies a file, or a folder with all that is in it, there.
+    /// Copies a file, or a folder with its contents, to the machine.
     pub(super) async fn give(&self, from: &Path, to: &str) -> anyhow::Result<()> {
         let mut copy = self.ssh("scp");
         finished(
@@ -259,7 +265,7 @@ impl<'rack> Veteran<'rack> {
         .map(drop)
     }
 
-    /// What a command on it prints; its admin runs it.
+    /// Runs a command on the machine as its admin. Returns the standard output.
     pub(super) async fn run(&self, command: &[&str]) -> anyhow::Result<String> {
         let mut ssh = self.ssh("ssh");
         finished(
@@ -269,7 +275,7 @@ impl<'rack> Veteran<'rack> {
         .await
     }
 
-    /// The kernel's random id of its boot.
+    /// Reads the kernel's random id of the current boot.
     pub(super) async fn boot_id(&self) -> anyhow::Result<String> {
         Ok(self
             .run(&["cat", "/proc/sys/kernel/random/boot_id"])
@@ -278,7 +284,7 @@ impl<'rack> Veteran<'rack> {
             .to_owned())
     }
 
-    /// The fingerprint of its host key, as read on the machine itself.
+    /// Reads the fingerprint of the host key, on the machine itself.
     pub(super) async fn fingerprint(&self) -> anyhow::Result<String> {
         let said = self
             .run(&["ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub"])
@@ -290,7 +296,7 @@ impl<'rack> Veteran<'rack> {
             .with_context(|| format!("no fingerprint in {said:?}"))
     }
 
-    /// The key that its admin logs in with.
+    /// Returns the private key for the admin's login.
     pub(super) fn admin_key(&self) -> anyhow::Result<String> {
         self.read("admin")
     }
@@ -324,7 +330,8 @@ impl<'rack> Veteran<'rack> {
     }
 }
 
-/// What a command printed that ended well, within its time.
+/// Runs a command to its end within [`COMMAND_LIMIT`]. Returns the standard output, or an error
+/// with the standard error.
 pub(super) async fn finished(what: &str, command: &mut Command) -> anyhow::Result<String> {
     let ran = tokio::time::timeout(COMMAND_LIMIT, command.output())
         .await

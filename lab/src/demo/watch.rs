@@ -1,4 +1,5 @@
-//! Shows how far every node is: a line each on a terminal, kept in place; in a pipe, a line whenever something changed.
+//! Shows the progress of every node. A terminal has a fixed line per node; a pipe gets a new line
+//! after each change.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -11,10 +12,10 @@ use muster_api::nodes::{NodeSpec, NodeStatus};
 
 const POLL: Duration = Duration::from_secs(1);
 
-/// What the nodes are doing, as last seen.
+/// The last seen status of each node, by name.
 pub(super) type Fleet = BTreeMap<String, NodeStatus>;
 
-/// The view of a run.
+/// The progress display of a run.
 pub(super) struct Watch {
     bars: Option<(MultiProgress, BTreeMap<String, ProgressBar>)>,
     shown: BTreeMap<String, String>,
@@ -33,12 +34,12 @@ impl Watch {
         }
     }
 
-    /// How long the run is under way.
+    /// Returns the time since the start of the run.
     pub(super) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Says what the run does now.
+    /// Prints a line about the current act of the run, with the elapsed seconds.
     pub(super) fn say(&self, text: &str) {
         let line = format!("[{:>4} s] {text}", self.started.elapsed().as_secs());
         match &self.bars {
@@ -50,7 +51,8 @@ impl Watch {
         };
     }
 
-    /// Watches until `done` says so; fails when it does not within `limit`, naming what each node waits for.
+    /// Polls the nodes each second until `done` returns true. Fails when `done` returns an error,
+    /// or after `limit`, with the last seen line of each node.
     pub(super) async fn until(
         &mut self,
         client: &Client,
@@ -60,7 +62,7 @@ impl Watch {
     ) -> anyhow::Result<()> {
         let deadline = Instant::now() + limit;
         loop {
-            // The server may be away for a moment, on purpose: what counts is the deadline.
+            // The server may be down for a moment on purpose. Only the deadline counts.
             if let Ok(nodes) = client.list_all::<NodeSpec>(None).await {
                 let fleet: Fleet = nodes
                     .into_iter()

@@ -1,4 +1,5 @@
-//! Where every node is, from the history alone: as any other client could know it. Checks on the way that the history makes sense.
+//! Follows the state of every node from the event history alone, as any other client can. Every
+//! transition in the history is checked on the way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,17 +14,18 @@ use uuid::Uuid;
 use super::Until;
 
 const PAGE: &str = "1000";
-/// A wish that nothing came of is tried again after this: the server may have been killed before it heard.
+/// Time until an unanswered request is sent again. The server may have been killed before receiving
+/// the request.
 const AGAIN: Duration = Duration::from_secs(3);
 
-/// What was declared.
+/// The declared fleet, as the start of following.
 pub(super) struct Declared {
-    /// The last event before.
+    /// Sequence number of the last event before the declaration.
     pub before: i64,
     pub ids: BTreeMap<Uuid, String>,
 }
 
-/// What people want of a node.
+/// A request of the operators for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Want {
     pub node: String,
@@ -37,18 +39,18 @@ pub(super) enum Wanted {
     Ask(&'static str),
 }
 
-/// One part of a node's life.
+/// A phase of a node's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// From its declaration until it can be claimed.
+    /// From the declaration until the node can be claimed.
     Accept,
-    /// From its claim until it serves.
+    /// From the claim until the node is in service.
     Serve,
-    /// From its release until it can be claimed again.
+    /// From the release until the node can be claimed again.
     Release,
 }
 
-/// When a part of a node's life began and ended, by the server's clock.
+/// Start and end of a phase of a node's life, by the server's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lap {
     pub phase: Phase,
@@ -56,7 +58,7 @@ pub(super) struct Lap {
     pub to: Timestamp,
 }
 
-/// A node as the history tells it.
+/// A node, as described by the history.
 pub(super) struct Node {
     pub name: String,
     state: State,
@@ -65,7 +67,8 @@ pub(super) struct Node {
     releasing: bool,
     pub laps: Vec<Lap>,
     begun: Option<(Phase, Timestamp)>,
-    /// A step failed, was retried, or changed hands: how long it took says nothing about queueing.
+    /// A step failed, was retried or changed its agent. The node's durations then say little about
+    /// queueing, and the report leaves the node out.
     pub disturbed: bool,
     asked: Option<Instant>,
     pub done: bool,
@@ -79,7 +82,7 @@ pub(super) struct Follower {
     pub transitions: u64,
     pub events: u64,
     pub failed_steps: u64,
-    /// What must never be in a history, in words.
+    /// Illegal transitions found in the history, as sentences.
     pub violations: BTreeSet<String>,
 }
 
@@ -108,7 +111,8 @@ impl Follower {
         }
     }
 
-    /// Reads on to the end of the history. A server that is away is read later.
+    /// Reads the history up to its end. An unreachable server is no error, because the next call
+    /// continues from the same event.
     pub(super) async fn read(&mut self, client: &Client) -> anyhow::Result<()> {
         loop {
             let events = match client.events(self.after, &[("limit", PAGE)]).await {
@@ -159,7 +163,8 @@ impl Follower {
         self.nodes.values().filter(|node| node.done).count() as u64
     }
 
-    /// What people want now, of each node at most once in a while.
+    /// Returns the operators' next requests. A request for a node is repeated only after 3 s
+    /// without a transition.
     pub(super) fn wanted(&mut self) -> Vec<Want> {
         let mut wants = Vec::new();
         for node in self.nodes.values_mut().filter(|node| !node.done) {
@@ -176,7 +181,7 @@ impl Follower {
         wants
     }
 
-    /// How many nodes are in which state.
+    /// Returns the number of unfinished nodes in each state, as text for the progress line.
     pub(super) fn line(&self) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for node in self.nodes.values().filter(|node| !node.done) {
@@ -189,7 +194,7 @@ impl Follower {
         counts.join(", ")
     }
 
-    /// What the first nodes wait for that are not done.
+    /// Returns the state of the first five unfinished nodes, each with the reason for its wait.
     pub(super) async fn stuck(&self, client: &Client) -> String {
         let mut told = Vec::new();
         for node in self.nodes.values().filter(|node| !node.done).take(5) {
@@ -219,7 +224,8 @@ impl Node {
         }
     }
 
-    /// Moves it on; the sentence for a move that cannot be.
+    /// Applies a transition to the node, and closes a finished phase. Returns a sentence for an
+    /// illegal transition.
     fn advanced(&mut self, event: &Event, until: Until) -> Result<(), String> {
         let word = |member: &str| event.detail[member].as_str().unwrap_or_default().to_owned();
         let from = std::mem::replace(

@@ -1,5 +1,6 @@
-//! How the fleet's agent comes by its certificate and shows it, as the real one does: enrolled once by its token, with a key kept beside it. It lives
-//! for less than a certificate does, so it renews none.
+//! Enrolment of the fleet's agent, as in a real agent. The agent enrols once by its token and
+//! keeps its key next to the token file. The process ends before its certificate expires, so the
+//! certificate is never renewed.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,13 +14,14 @@ use reqwest::{Certificate, Identity};
 
 use crate::parts::write_secret;
 
-/// Longer than a poll.
+/// Request timeout, longer than a poll.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server that is being started answers within this.
+/// Enrolment attempts, a second apart. A starting server answers within a minute.
 const TRIES: u32 = 60;
 
-/// A client that shows the agent's certificate, and the URL at which the server is known by its name.
+/// Returns a client with the agent's certificate, and the server's URL with the name in the
+/// server's certificate.
 pub(super) async fn enter(
     server: &str,
     token_file: &Path,
@@ -43,7 +45,7 @@ pub(super) async fn enter(
         ))
     };
     let authority = std::fs::read(path("authority")).context("the authority's certificate")?;
-    // Beside its token: another token makes another one.
+    // The key is stored with its token. A new token leads to a new key.
     let kept = path("identity");
     let known = std::fs::read_to_string(&kept)
         .ok()
@@ -55,7 +57,7 @@ pub(super) async fn enter(
     if known.is_none() {
         write_secret(&kept, &format!("{}\n{token}", key.serialize_pem()))?;
     }
-    // The same again is answered again: nothing but the key is to be kept.
+    // The server answers a repeated enrolment with the same key, so only the key must be kept.
     let issued = enrol(&builder(address, &authority)?.build()?, &url, token, &key).await?;
     let identity =
         Identity::from_pem(format!("{}\n{}", key.serialize_pem(), issued.certificate).as_bytes())?;

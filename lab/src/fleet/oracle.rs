@@ -1,4 +1,5 @@
-//! What must hold at the end, whatever was killed on the way: held against the machines' own logs, which no server wrote.
+//! Invariants at the end of a run, valid after any kill. Every invariant is checked against the
+//! machines' own logs, written without the server.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +10,10 @@ use super::follow::Follower;
 use crate::simulated::machine::{Machine, Running};
 use crate::simulated::rack::Rack;
 
-/// Names every promise that was broken.
+/// Checks all invariants.
 ///
 /// # Errors
-/// When there is one.
+/// When an invariant is violated. The message counts the violations and names the first 20.
 pub(super) fn check(history: &Follower, rack: &Rack, until: Until) -> anyhow::Result<()> {
     let mut broken: Vec<String> = history.violations.iter().cloned().collect();
     broken.extend(rack.scheduler.violations.iter().cloned());
@@ -33,9 +34,10 @@ pub(super) fn check(history: &Follower, rack: &Rack, until: Until) -> anyhow::Re
     Ok(())
 }
 
-/// Nothing is done twice under one permit. A claim raises the assignment epoch to an odd number, its release to an even one: an image is
-/// written under the first, a wipe done under the second, so no claimed node was wiped and no free one imaged. That each act was permitted at
-/// all is the machine's own doing: it writes nothing without the server's signature.
+/// Checks that every permit was used for a single act. A claim raises the assignment epoch to an
+/// odd number, its release to an even number. Images are written in odd epochs and wipes done in
+/// even epochs, so a claimed node is never wiped and a free node never imaged. The machine checks
+/// the permit for every act: without the server's signature, a machine writes no data.
 fn acts(machine: &Machine) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut broken = Vec::new();
@@ -58,7 +60,8 @@ fn acts(machine: &Machine) -> Vec<String> {
     broken
 }
 
-/// Whether it is as its node's last state says.
+/// Returns a sentence when the machine's power, disks or Slurm entry do not match the final state
+/// of its node.
 fn rests(machine: &Machine, listed: bool, until: Until) -> Option<String> {
     let wrong = match until {
         Until::Declared => !machine.log.is_empty(),

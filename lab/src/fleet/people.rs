@@ -1,5 +1,6 @@
-//! What operators do all day: claim what is available, release what has served, and bring back what failed. A refusal is no trouble: the
-//! history says what became of the node, and what is still wanted is asked again.
+//! The operators of the fleet: claims available nodes, releases nodes in service, and recovers
+//! failed nodes. A refused request is harmless. The history shows the node's state, and a request
+//! still due is sent again.
 
 use futures::StreamExt as _;
 use muster_api::claims::{ClaimSpec, CreateClaim};
@@ -9,7 +10,7 @@ use muster_api::nodes::{NodeAction, NodeSpec};
 use super::SITE;
 use super::follow::{Want, Wanted};
 
-/// Requests under way at once.
+/// Most concurrent requests.
 const AT_ONCE: usize = 8;
 
 pub(super) struct People {
@@ -21,11 +22,11 @@ impl People {
         Self { client }
     }
 
-    /// Asks for what is wanted.
+    /// Sends the requests. Refusals are logged as warnings.
     pub(super) async fn act(&self, wants: Vec<Want>) {
         let acts = futures::stream::iter(wants).map(|want| async move {
             match self.ask(&want).await {
-                // It moved by itself, or an answer was lost.
+                // The node changed its state in the meantime, or a response was lost.
                 Err(error) if error.away() || matches!(error.status(), Some(404 | 409 | 412)) => {}
                 Err(error) => {
                     tracing::warn!(node = want.node, ?want.what, %error, "a person was refused")
@@ -52,9 +53,9 @@ impl People {
                     .await
                     .map(drop)
             }
-            // A claim that nobody changes keeps its first generation.
+            // An unchanged claim keeps its first generation.
             Wanted::Release => self.client.delete_claim(node, 1).await.map(drop),
-            // What erases is asked of the node as it is read.
+            // A destructive request names the generation of the node just read.
             Wanted::Ask("wipe") => {
                 let seen =
                     Precondition::Generation(self.client.get::<NodeSpec>(node).await?.generation);

@@ -1,5 +1,5 @@
-//! What the run measured. A ratio is the time a part of life took over the sum of the simulated latencies in it: what is above one is queueing
-//! and work of Muster's own.
+//! Measurements of a run. A ratio is the actual time of a phase divided by the sum of its simulated
+//! latencies. The part above 1 is queueing and Muster's own work.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::usage::Usage;
 use crate::simulated::habits::{Took, What};
 use crate::simulated::rack::Rack;
 
-/// What [`super::run`] found.
+/// The result of [`super::run`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub seed: u64,
@@ -21,33 +21,33 @@ pub struct Report {
     pub speed: f64,
     pub failures: f64,
     pub kills: u32,
-    /// Declaring the nodes took this long.
+    /// Time to declare the nodes, in seconds.
     pub declared_s: f64,
-    /// From the first declaration until the last node was done.
+    /// Seconds from the first declaration until the last node was done.
     pub lived_s: f64,
     pub nodes_per_s: f64,
     pub transitions: u64,
     pub transitions_per_s: f64,
     pub failed_steps: u64,
-    /// Nodes on whose way a step failed or changed hands: not part of the ratios.
+    /// Nodes with a failed step or a changed agent, excluded from the ratios.
     pub disturbed: usize,
     pub phases: BTreeMap<&'static str, Ratios>,
     pub usage: Usage,
 }
 
-/// How long a part of life took, against how long it had to.
+/// Actual time of a phase compared with its ideal time, over all undisturbed nodes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratios {
     pub nodes: usize,
     pub actual_s: f64,
     pub ideal_s: f64,
-    /// Sum over sum.
+    /// Sum of the actual times divided by the sum of the ideal times.
     pub ratio: f64,
     pub median: f64,
     pub p99: f64,
 }
 
-/// What the clock and the kernel said of the run.
+/// Measurements of a run by the clock and the kernel.
 pub(super) struct Run {
     pub declared: Duration,
     pub lived: Duration,
@@ -89,7 +89,8 @@ pub(super) fn of(options: &FleetOptions, history: &Follower, rack: &Rack, run: R
     }
 }
 
-/// The seconds that each part of life had to take. Power-off ends the first and the last, admission the second.
+/// Returns the ideal seconds of each phase. A power-off ends the first and the last phase,
+/// admission to the scheduler ends the second.
 fn ideals(took: &[Took]) -> BTreeMap<Phase, f64> {
     let mut ideals: BTreeMap<Phase, f64> = BTreeMap::new();
     let mut phase = Phase::Accept;

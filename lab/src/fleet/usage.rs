@@ -1,13 +1,13 @@
-//! Memory of the server, and how busy the machine is: a ratio says little without it.
+//! Memory of the server, and load of the host. A ratio is hard to interpret without both.
 
 use serde::Serialize;
 
-/// What the kernel says.
+/// Usage as reported by the kernel in `/proc`.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Usage {
-    /// Resident memory of the server process, MiB; zero for one that is not ours.
+    /// Resident memory of the server process in MiB; zero for a server not started by the run.
     pub server_mib: f64,
-    /// Its highest so far. A server that was killed began anew.
+    /// Peak resident memory in MiB. A restarted server starts again from its current size.
     pub server_peak_mib: f64,
     /// Runnable processes, averaged over a minute.
     pub load: f64,

@@ -1,4 +1,5 @@
-//! The agent process over simulated machines: it speaks the real protocol to the real listener, and is killed as a real one is.
+//! The agent process of the simulated machines. The process uses the real protocol with the real
+//! listener, and is killed like a real agent.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -19,28 +20,29 @@ use crate::simulated::agent::calls::{Answered, Call, Listener};
 use crate::simulated::agent::{Agent, IMMORTAL, Stop};
 use crate::simulated::keep::Keep;
 
-/// Jobs under way at once, as a real agent takes them.
+/// Most concurrent jobs, as in a real agent.
 const CAPACITY: usize = 2048;
 const POLL_S: u64 = 30;
 const CALLS: usize = 32;
-/// A server that is away is asked again after this, twice as long each time, and for as long as it takes.
+/// First pause before a call to an unreachable server is repeated. Each pause is twice the last, up
+/// to [`LONGEST_PAUSE`], without a limit on attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// What an agent process is started with.
+/// Options of an agent process.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
-    /// The server's agent listener.
+    /// URL of the server's agent listener.
     pub server: String,
     pub token_file: PathBuf,
-    /// The directory the machines are kept in.
+    /// The directory with the state of the simulated machines.
     pub machines: PathBuf,
 }
 
-/// Works until it is ended from outside, or another process takes over.
+/// Works until killed, or until another process takes over the agent's identity.
 ///
 /// # Errors
-/// When it cannot start, or is not welcome any more.
+/// When the start fails, or the server no longer accepts the agent.
 pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
     let token = std::fs::read_to_string(&options.token_file)
         .with_context(|| format!("the token file {}", options.token_file.display()))?;
@@ -59,7 +61,8 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
     tokio::try_join!(follow_site(&agent), work(&agent)).map(drop)
 }
 
-/// What a real agent's boot services answer from; here nobody boots by it, and the server must serve it all the same.
+/// Polls the site configuration. A real agent's boot services use the configuration; simulated
+/// machines never boot from the agent, but the server must serve the same load.
 async fn follow_site(agent: &Agent) -> anyhow::Result<()> {
     let mut have = None;
     loop {
@@ -99,7 +102,7 @@ async fn one(agent: Agent, job: Job) {
     }
 }
 
-/// Whether the process may go on after a refusal.
+/// Returns an error when the process must end after a refused call.
 fn go_on(stop: &Stop) -> anyhow::Result<()> {
     match stop {
         Stop::Refused(_, code) if code == "stale_epoch" => {
@@ -113,11 +116,11 @@ fn go_on(stop: &Stop) -> anyhow::Result<()> {
     }
 }
 
-/// The listener over HTTP.
+/// The server's listener over HTTP.
 struct Socket {
     http: reqwest::Client,
     url: String,
-    /// Calls under way at once, polls apart: thousands of jobs share a few connections.
+    /// Limits concurrent calls except polls: thousands of jobs share a few connections.
     calls: Semaphore,
 }
 

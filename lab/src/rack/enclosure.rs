@@ -1,7 +1,8 @@
-//! Running a daemon as if it were alone on its host: in the rack's network, with a `/run` of its own.
+//! Runs a daemon as if alone on its host: in the rack's network, with a private `/run`.
 //!
-//! Slurm's configuration names the munge socket by one path for controller and nodes alike, and nodes have it in `/run/munge`.
-//! The controller shares its host with others, so it gets a `/run` that nobody else sees.
+//! Slurm's configuration has a single path of the munge socket for controller and nodes, and nodes
+//! use `/run/munge`. The controller shares its host with other programs, so the controller gets a
+//! private `/run`.
 
 use std::fs;
 use std::fs::File;
@@ -16,21 +17,22 @@ use tokio::process::{Child, Command};
 use crate::error::{LabError, io};
 use crate::netns::Netns;
 
-/// What a process sees that others do not.
+/// The private view of the file system for a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Enclosure {
-    /// Directories that appear empty, besides `/run`; what is written there ends with the process.
+    /// Directories shown empty, besides `/run`. Files written there disappear with the process.
     pub(crate) covered: Vec<PathBuf>,
-    /// Symbolic links to make in the covered directories: where, and to what.
+    /// Symbolic links created in the covered directories: path and target.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
-    /// Files to write in the covered directories, for all to read: where, and what.
+    /// World-readable files written in the covered directories: path and content.
     pub(crate) files: Vec<(PathBuf, String)>,
 }
 
 impl Netns {
     /// Starts a command inside the namespace and the enclosure.
     ///
-    /// A thread of its own enters both and starts the command from there; the mounts end with the last process that has them.
+    /// A separate thread enters both and starts the command from there. The kernel removes the
+    /// mounts after the last process inside has ended.
     pub(crate) fn spawn_enclosed(
         &self,
         enclosure: &Enclosure,

@@ -1,4 +1,5 @@
-//! A door into the namespace: a listener outside whose connections continue inside, for a browser or a test on the host.
+//! A forwarder into the namespace. The listener is outside, and each connection continues inside.
+//! Browsers and tests on the host use the forwarder.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use tokio_util::task::TaskTracker;
 use crate::error::{LabError, io};
 use crate::netns::Netns;
 
-/// Connections carried at once; more wait in the listener's backlog.
+/// Most concurrent connections; further connections wait in the listener's backlog.
 const MAX_CONNECTIONS: usize = 256;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running forwarder; dropping it closes its listener and its connections.
+/// A running forwarder. Dropping the value closes the listener and all connections.
 #[derive(Debug)]
 pub struct Forwarder {
-    /// Where it listens, outside the namespace.
+    /// Address of the listener, outside the namespace.
     pub address: SocketAddr,
     stop: CancellationToken,
 }
@@ -31,7 +32,8 @@ impl Drop for Forwarder {
 }
 
 impl Forwarder {
-    /// Listens on `outside` (port 0 picks one) and carries each connection to `inside`, an address of the namespace.
+    /// Listens on `outside` (port 0 picks a free port) and forwards each connection to `inside`, an
+    /// address in the namespace.
     pub(crate) fn start(
         netns: &Netns,
         outside: SocketAddr,
@@ -46,7 +48,8 @@ impl Forwarder {
             .map_err(io("read a listener's address"))?;
         let stop = CancellationToken::new();
         let (netns, stopped) = (netns.clone(), stop.clone());
-        // The thread that enters the namespace runs the whole forwarder: its listener was made outside, its connections inside.
+        // The thread in the namespace runs the whole forwarder. The listener was created outside,
+        // and the connections are created inside.
         let carry = move || netns.within(move || serve(listener, inside, stopped));
         std::thread::Builder::new()
             .name("forward".to_owned())
@@ -96,7 +99,7 @@ async fn accept(listener: TcpListener, inside: SocketAddr, connections: TaskTrac
 }
 
 async fn carry(mut outside: TcpStream, inside: SocketAddr) {
-    // Whoever connected sees the refusal as a closed connection, as with any proxy.
+    // The client sees a refused connection as a closed connection, as with any proxy.
     let Ok(Ok(mut stream)) =
         tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(inside)).await
     else {

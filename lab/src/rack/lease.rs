@@ -1,6 +1,7 @@
-//! Who owns a rack's directory, and what to remove when that owner was killed.
+//! The owner of a rack's directory, and the cleanup after a killed owner.
 //!
-//! The record is written before the thing it names exists, so a run killed at any instant leaves a record of what it made.
+//! The record is written before the named resources exist. A run killed at any instant therefore
+//! leaves a record of its resources.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -12,27 +13,28 @@ use crate::error::{LabError, io};
 use crate::files::write_atomically;
 use crate::netns::Netns;
 
-/// The record's name in the rack's directory.
+/// File name of the record in the rack's directory.
 const FILE: &str = "lease.json";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     owner_pid: u32,
-    /// Clock ticks from boot to the owner's start: with the pid, it names one process for as long as the host is up.
+    /// Clock ticks from boot to the start of the owner. Together with the pid, the value identifies
+    /// a process until the next reboot of the host.
     owner_start: u64,
     netns: Netns,
 }
 
-/// What a cleaning found.
+/// The result of a cleanup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// The namespace of the run that had left it.
+    /// The namespace of the previous run.
     pub netns: Option<String>,
-    /// How many of its processes were still running.
+    /// Number of processes still running in the namespace.
     pub processes: usize,
 }
 
-/// Takes the directory for this process, after removing what a dead owner left.
+/// Takes the directory for the current process. Resources left by a dead owner are removed first.
 pub(crate) fn take(dir: &Path) -> Result<Netns, LabError> {
     let what = format!("make {}", dir.display());
     fs::DirBuilder::new()
@@ -56,8 +58,9 @@ pub(crate) fn take(dir: &Path) -> Result<Netns, LabError> {
     Ok(netns)
 }
 
-/// Removes what a rack left in the system, and its record: its processes, its namespace with bridge and taps. Disks, firmware
-/// variables and logs stay in the directory. A rack whose owner lives is refused, unless the owner is this process.
+/// Removes the resources of a rack from the system: its processes, its namespace with bridge and
+/// taps, and the record. Disks, firmware variables and logs stay in the directory. Refuses a rack
+/// with a living owner, unless the owner is the current process.
 pub fn clean(dir: &Path) -> Result<Cleaned, LabError> {
     let path = dir.join(FILE);
     let text = match fs::read(&path) {
@@ -83,8 +86,9 @@ pub fn clean(dir: &Path) -> Result<Cleaned, LabError> {
     })
 }
 
-/// When a process started, or nothing when it is gone or a zombie. Field 22 of `/proc/PID/stat`, counted after the command's
-/// closing parenthesis because the command may hold spaces (proc(5)).
+/// Returns the start time of a process, or `None` for a missing process or a zombie. The value is
+/// field 22 of `/proc/PID/stat`. Fields are counted after the closing parenthesis of the command,
+/// because the command may contain spaces (proc(5)).
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');

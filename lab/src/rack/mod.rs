@@ -1,12 +1,14 @@
-//! A rack that runs: one namespace, `br0` with a tap per machine, `bmc0` with an address per BMC, and the machines.
+//! A running rack: a namespace, the bridge `br0` with a tap per network card, `bmc0` with an
+//! address per BMC, and the machines.
 //!
-//! One process owns a rack. When it ends by [`Rack::close`] or by being dropped, nothing stays in the system; when it is killed,
-//! [`clean`] on the same directory, or the next start, removes what stayed.
+//! A single process owns a rack. [`Rack::close`] and dropping the rack remove all its resources
+//! from the system. After a killed owner, [`clean`] on the same directory or the next start removes
+//! the rest.
 
-mod enclosure; // A daemon with a /run of its own
-mod forward; // A door into the namespace
-mod lease; // Who owns the directory
-pub(crate) mod vlan; // The other end of a VLAN
+mod enclosure; // A daemon with a private /run
+mod forward; // A forwarder into the namespace
+mod lease; // The owner of the directory
+pub(crate) mod vlan; // The rack's end of a VLAN
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -32,17 +34,17 @@ pub(crate) use enclosure::Enclosure;
 pub use forward::Forwarder;
 pub use lease::{Cleaned, clean};
 
-/// The port every BMC listens on.
+/// The HTTPS port of every BMC.
 const BMC_PORT: u16 = 443;
 
-/// A running rack.
+/// A running rack. Dropping the value cleans the system.
 #[derive(Debug)]
 pub struct Rack {
-    /// Where its disks, firmware variables, logs and sockets are.
+    /// Directory with the rack's disks, firmware variables, logs and sockets.
     pub dir: PathBuf,
-    /// Its namespace.
+    /// The network namespace of the rack.
     pub netns: Netns,
-    /// How its guests run.
+    /// The accelerator of the guests.
     pub accel: Accel,
     slots: Arc<BTreeMap<String, Slot>>,
     control: Option<ControlServer>,
@@ -50,8 +52,8 @@ pub struct Rack {
 }
 
 impl Rack {
-    /// Builds the planned rack in `dir`, with every machine off. Machines of an earlier rack in the same directory keep their
-    /// disks, firmware variables, BMC accounts and logs.
+    /// Builds the planned rack in `dir`, with every machine off. Machines of an earlier rack in the
+    /// same directory keep their disks, firmware variables, BMC accounts and logs. Requires root.
     pub async fn start(dir: &Path, plan: RackPlan) -> Result<Self, LabError> {
         if !nix::unistd::Uid::effective().is_root() {
             return Err(LabError::NotRoot);
@@ -59,7 +61,7 @@ impl Rack {
         plan.validate()?;
         let dir = std::path::absolute(dir).map_err(io("find the rack's directory"))?;
         let netns = lease::take(&dir)?;
-        // From here on a failure drops the rack, and dropping cleans.
+        // After an error below, `rack` is dropped, and the drop cleans the system.
         let accel = Accel::choose(plan.accel).await?;
         let mut rack = Self {
             dir,
@@ -116,40 +118,44 @@ impl Rack {
         Ok(Slot { machine, bmc })
     }
 
-    /// A listener inside the namespace.
+    /// Opens a listener inside the namespace.
     fn listen(&self, address: SocketAddr) -> Result<TcpListener, LabError> {
         let listener = self.netns.within(move || TcpListener::bind(address))?;
         listener.map_err(io(format!("listen on {address}")))
     }
 
-    /// The machine and BMC of that name.
+    /// Returns the machine and BMC with the given name.
     pub fn slot(&self, name: &str) -> Result<&Slot, LabError> {
         self.slots
             .get(name)
             .ok_or_else(|| LabError::Unknown(format!("machine {name}")))
     }
 
-    /// Every machine, by name.
+    /// Iterates over every machine, by name.
     pub fn slots(&self) -> impl Iterator<Item = (&str, &Slot)> {
         self.slots.iter().map(|(name, slot)| (name.as_str(), slot))
     }
 
-    /// A command that runs inside the rack's namespace; whatever it starts ends with the rack at the latest.
+    /// Returns a command to run inside the rack's namespace. All its processes end with the rack at
+    /// the latest.
     pub fn command(&self, program: &str) -> tokio::process::Command {
         self.netns.command(program)
     }
 
-    /// Carries connections made to `outside` on the host (port 0 picks a port) to `inside` in the namespace.
+    /// Forwards connections from `outside` on the host (port 0 picks a free port) to `inside` in
+    /// the namespace.
     pub fn forward(&self, outside: SocketAddr, inside: SocketAddr) -> Result<Forwarder, LabError> {
         Forwarder::start(&self.netns, outside, inside)
     }
 
-    /// Cancelled when the rack begins to close: what keeps something running inside it must stop doing so.
+    /// Returns a token cancelled when the rack begins to close. Supervisors inside the rack must
+    /// then stop restarting their daemons.
     pub(crate) fn closing(&self) -> CancellationToken {
         self.closing.child_token()
     }
 
-    /// Cuts every machine's power and removes everything the rack made in the system. The directory stays.
+    /// Cuts every machine's power and removes all the rack's resources from the system. The
+    /// directory stays.
     pub async fn close(mut self) -> Result<Cleaned, LabError> {
         self.closing.cancel();
         self.control = None;
@@ -175,15 +181,18 @@ fn tap_name(index: usize) -> String {
     format!("tap{index}")
 }
 
-/// The taps of the machine at this place in the plan: its first card's, and its second card's where it has one.
+/// Returns the taps of the machine at the given index of the plan. The tap of the first card comes
+/// first, then the tap of an optional second card.
 pub(crate) fn taps(index: usize, machine: &MachinePlan) -> Vec<String> {
     let first = tap_name(index);
     let second = machine.second_mac.map(|_| second_tap(&first));
     [first].into_iter().chain(second).collect()
 }
 
-/// `br0` joins the machines' taps: the provisioning network, which carries large packets and every VLAN. `bmc0` only carries addresses: the out-of-band network, which in
-/// a rack no machine can reach from its own network card.
+/// Creates the bridges `br0` and `bmc0`. `br0` is the provisioning network: the bridge connects the
+/// machines' taps and carries large packets and every VLAN. `bmc0` is the out-of-band network and
+/// only holds addresses. In a rack, no machine can reach the out-of-band network from its own
+/// network card.
 fn build_network(netns: &Netns, machines: &[MachinePlan]) -> Result<(), LabError> {
     netns.create()?;
     for (bridge, gateway) in [("br0", GATEWAY), ("bmc0", BMC_GATEWAY)] {
@@ -192,7 +201,7 @@ fn build_network(netns: &Netns, machines: &[MachinePlan]) -> Result<(), LabError
         netns.ip(&["link", "set", bridge, "up"])?;
     }
     let mtu = MTU.to_string();
-    // Said aloud, or the bridge would follow the least of its ports.
+    // An explicit MTU. Without a value, the bridge would use the smallest MTU of its ports.
     netns.ip(&["link", "set", "br0", "mtu", &mtu])?;
     for (index, machine) in machines.iter().enumerate() {
         for tap in &taps(index, machine) {

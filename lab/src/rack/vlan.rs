@@ -1,5 +1,6 @@
-//! The rack's end of a VLAN on `br0`. The kernel of a host need not know VLANs, so the few frames it takes are made by hand: an ARP request, by which
-//! the other end learns the rack's address, and an echo as large as the network carries, which nobody may cut.
+//! The rack's end of a VLAN on `br0`. The host's kernel may lack VLAN support, so the few frames
+//! are built by hand. An ARP request announces the rack's address to the other end. An echo request
+//! with the full MTU must not be fragmented.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -12,15 +13,15 @@ use nix::sys::socket::{AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType
 
 use crate::plan::{MTU, VLAN, VLAN_ADDRESS};
 
-/// What an echo has of one packet: without 20 bytes of IP and 8 of ICMP.
+/// Bytes of echo data in a packet: the MTU without 20 bytes of IP header and 8 of ICMP header.
 const PAYLOAD: usize = MTU as usize - 28;
 const ETHERNET: usize = 14;
-/// A question or an answer about an IPv4 address.
+/// Length in bytes of an ARP request or reply for an IPv4 address.
 const ARP: usize = 28;
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Asks a machine in the VLAN by ARP and ICMP, once a second, until an echo of [`MTU`] bytes comes back whole; gives how long that took. Runs in the
-/// rack's namespace.
+/// Sends ARP and ICMP requests to a machine in the VLAN, once a second, until an unfragmented echo
+/// of [`MTU`] bytes comes back. Returns the elapsed time. Must run in the rack's namespace.
 pub(crate) fn ask(node: Ipv4Addr, limit: Duration) -> anyhow::Result<Duration> {
     let bridge = getifaddrs()?.find_map(|one| {
         let link = one
@@ -39,7 +40,8 @@ pub(crate) fn ask(node: Ipv4Addr, limit: Duration) -> anyhow::Result<Duration> {
         SockProtocol::EthAll,
     )?;
     bind(socket.as_raw_fd(), &bridge)?;
-    // Only for what std knows of every socket: to send, to receive, and to wait no longer than so.
+    // `UdpSocket` only serves as a wrapper for send, receive and the read timeout, common to all
+    // sockets in std.
     let socket = UdpSocket::from(socket);
     socket.set_read_timeout(Some(ROUND))?;
     let (begun, id) = (Instant::now(), rand::random::<[u8; 2]>());
@@ -73,16 +75,18 @@ enum Answer {
     Echo,
 }
 
-/// What a frame that was heard answers. The kernel has taken its tag off.
+/// Returns the answer in a received frame, or `None` for other frames. The kernel has already
+/// removed the VLAN tag.
 fn answer(frame: &[u8], node: Ipv4Addr, id: [u8; 2]) -> Option<Answer> {
     let packet = frame.get(ETHERNET..)?;
     let node = node.octets();
     match frame[12..ETHERNET] {
-        // A reply (RFC 826) from the address that was asked for.
+        // An ARP reply (RFC 826) from the requested address.
         [8, 6] if packet.len() >= ARP && packet[6..8] == [0, 2] && packet[14..18] == node => {
             Some(Answer::Mac(packet[8..14].try_into().ok()?))
         }
-        // ICMP in IPv4 without options, from there, in one piece: neither more fragments nor an offset.
+        // An ICMP packet in IPv4 without options, from the requested address, unfragmented: neither
+        // the more-fragments flag nor an offset.
         [8, 0] if packet.len() == 28 + PAYLOAD && packet[9] == 1 && packet[12..16] == node => {
             let whole = packet[6] & 0x3f == 0 && packet[7] == 0;
             (whole && packet[20] == 0 && packet[24..26] == id).then_some(Answer::Echo)
@@ -91,7 +95,7 @@ fn answer(frame: &[u8], node: Ipv4Addr, id: [u8; 2]) -> Option<Answer> {
     }
 }
 
-/// To a MAC, with the VLAN's tag (IEEE 802.1Q).
+/// Returns a frame header to a MAC, with the VLAN tag (IEEE 802.1Q).
 fn tagged(to: [u8; 6], own: [u8; 6], kind: [u8; 2]) -> Vec<u8> {
     let mut frame = [to, own].concat();
     frame.extend([0x81, 0]);
@@ -100,7 +104,7 @@ fn tagged(to: [u8; 6], own: [u8; 6], kind: [u8; 2]) -> Vec<u8> {
     frame
 }
 
-/// Who has this address (RFC 826).
+/// Returns an ARP request for the node's address (RFC 826), as a broadcast.
 fn arp(own: [u8; 6], node: Ipv4Addr) -> Vec<u8> {
     let mut frame = tagged([0xff; 6], own, [8, 6]);
     frame.extend([0, 1, 8, 0, 6, 4, 0, 1]);
@@ -111,7 +115,7 @@ fn arp(own: [u8; 6], node: Ipv4Addr) -> Vec<u8> {
     frame
 }
 
-/// An echo request (RFC 792) in a packet with "don't fragment" (RFC 791).
+/// Returns an echo request (RFC 792) in a packet with "don't fragment" (RFC 791).
 fn echo(own: [u8; 6], to: [u8; 6], node: Ipv4Addr, id: [u8; 2]) -> Vec<u8> {
     let [high, low] = u16::try_from(MTU)
         .expect("an MTU is two bytes")
@@ -129,7 +133,7 @@ fn echo(own: [u8; 6], to: [u8; 6], node: Ipv4Addr, id: [u8; 2]) -> Vec<u8> {
     [tagged(to, own, [8, 0]), ip, icmp].concat()
 }
 
-/// RFC 1071, of an even number of bytes.
+/// Computes the Internet checksum (RFC 1071) of an even number of bytes.
 fn checksum(bytes: &[u8]) -> [u8; 2] {
     let sum: u32 = bytes
         .chunks_exact(2)
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_for_is_an_answer() {
-        // As the other end turns it around, and the kernel takes the tag off.
+        // The reply of the other end, after the kernel has removed the tag.
         let mut reply = echo(MACS[0], MACS[1], NODE, [7, 9]);
         reply.drain(12..16);
         reply[ETHERNET + 20] = 0;

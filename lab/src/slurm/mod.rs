@@ -1,15 +1,20 @@
-//! A real Slurm controller in the rack's namespace: munged and slurmctld (Debian 12: 22.05), with no node at first.
+//! A real Slurm controller in the rack's namespace: munged and slurmctld (Debian 12: 22.05), first
+//! without any node.
 //!
-//! Facts of 22.05.8, seen here, that whoever manages the included files has to live with:
+//! Facts of 22.05.8 observed here, relevant for every manager of the included files:
 //!
-//! * Nodes get the configuration from the controller (`slurmd --conf-server 10.77.0.1:6817`), included files too.
-//! * `scontrol reconfigure` after a node was added or removed *ends slurmctld*: "node count has changed before reconfiguration
-//!   ... You have to restart slurmctld", then fatal. Write the files, then `scontrol shutdown slurmctld`: it saves its state,
-//!   ends, and is started again here as a service manager would. Running jobs do not notice.
-//! * A controller without any partition does not start, and a partition declared twice is fatal. The lab's own configuration
-//!   declares a hidden partition `none`, so that the included file may be empty and may declare any other.
+//! * Nodes get the configuration from the controller (`slurmd --conf-server 10.77.0.1:6817`),
+//!   including the included files.
+//! * `scontrol reconfigure` after a node was added or removed *ends slurmctld*: "node count has
+//!   changed before reconfiguration ... You have to restart slurmctld", then fatal. Write the
+//!   files, then run `scontrol shutdown slurmctld`. The controller saves its state and ends, and
+//!   the lab's supervisor restarts it like a service manager. Running jobs are unaffected.
+//! * A controller without any partition does not start, and a partition declared twice is fatal.
+//!   The lab's own configuration declares a hidden partition `none`. The included file may
+//!   therefore be empty or declare any other partition.
 //! * `topology/tree` starts without switches ("No switches configured" is only logged).
-//! * Debian's slurmd.service has `ConditionPathExists=/etc/slurm/slurm.conf`; a node without that file needs a drop-in.
+//! * Debian's slurmd.service has `ConditionPathExists=/etc/slurm/slurm.conf`; a node without the
+//!   file needs a drop-in.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -25,34 +30,35 @@ use crate::plan::GATEWAY;
 use crate::rack::{Enclosure, Netns, Rack};
 use crate::supervisor::Supervised;
 
-/// slurmctld's port.
+/// The TCP port of slurmctld.
 pub const PORT: u16 = 6817;
-/// The files nodes, GPUs and switches are declared in, inside [`Slurm::include_dir`].
+/// Files in [`Slurm::include_dir`] for the declarations of nodes, GPUs and switches.
 pub const INCLUDED: [&str; 3] = [
     "muster-nodes.conf",
     "muster-gres.conf",
     "muster-topology.conf",
 ];
-/// The partition of nodes that are in the cluster by another hand than Muster's.
+/// The partition of cluster nodes not managed by Muster.
 pub const OTHERS_PARTITION: &str = "old";
-/// The file that hand declares them in.
+/// The file with the declarations of nodes not managed by Muster.
 const OTHERS: &str = "others.conf";
-/// Where Slurm on any host expects munge.
+/// Path of the munge socket expected by Slurm on any host.
 const MUNGE_SOCKET: &str = "/run/munge/munge.socket.2";
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// The longest any client command may take, `srun` included.
+/// Time limit of a client command, `srun` included.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running controller.
 #[derive(Debug)]
 pub struct Slurm {
-    /// Its directory, `slurm` in the rack's.
+    /// The controller's directory, `slurm` in the rack's directory.
     pub dir: PathBuf,
-    /// `SLURM_CONF` for commands on this host: the controller's configuration, plus where the lab's munge is.
+    /// `SLURM_CONF` for commands on this host: the controller's configuration plus the path of the
+    /// lab's munge socket.
     pub client_conf: PathBuf,
-    /// Where the included files are; see [`INCLUDED`].
+    /// Directory of the included files; see [`INCLUDED`].
     pub include_dir: PathBuf,
-    /// The munge key that nodes need too, readable by root alone.
+    /// The munge key, needed by nodes too and readable by root alone.
     pub munge_key: PathBuf,
     netns: Netns,
     munged: Supervised,
@@ -60,8 +66,8 @@ pub struct Slurm {
 }
 
 impl Slurm {
-    /// Starts a controller with the configuration, key and state that an earlier one left in the rack's directory, or anew.
-    /// Returns once it answers.
+    /// Starts a controller and returns after the first answer. Configuration, key and state of an
+    /// earlier controller in the rack's directory are used again; missing files are created.
     pub async fn start(rack: &Rack) -> Result<Self, LabError> {
         let dir = rack.dir.join("slurm");
         write_configuration(&dir)?;
@@ -98,7 +104,8 @@ impl Slurm {
         }
     }
 
-    /// A Slurm command (`sinfo`, `scontrol`, `srun`...) inside the namespace that talks to this controller.
+    /// Returns a command inside the namespace for a Slurm program (`sinfo`, `scontrol`, `srun`...),
+    /// configured for this controller.
     pub fn command(&self, program: &str) -> Command {
         let mut command = self.netns.command(program);
         command
@@ -108,7 +115,7 @@ impl Slurm {
         command
     }
 
-    /// Runs a Slurm command and returns what it printed.
+    /// Runs a Slurm command and returns its standard output. Fails after 120 s.
     pub async fn run(&self, program: &str, arguments: &[&str]) -> Result<String, LabError> {
         let command = || format!("{program} {}", arguments.join(" "));
         let running = self.command(program).args(arguments).output();
@@ -136,22 +143,23 @@ impl Slurm {
         }
     }
 
-    /// `sinfo -N`: a line per node and partition: node, state, partition.
+    /// Runs `sinfo -N`. Returns a line per node and partition: node, state, partition.
     pub async fn sinfo(&self) -> Result<String, LabError> {
         self.run("sinfo", &["-N", "-h", "-o", "%N %T %P"]).await
     }
 
-    /// `scontrol ARGUMENTS`.
+    /// Runs `scontrol ARGUMENTS`.
     pub async fn scontrol(&self, arguments: &[&str]) -> Result<String, LabError> {
         self.run("scontrol", arguments).await
     }
 
-    /// `srun ARGUMENTS`.
+    /// Runs `srun ARGUMENTS`.
     pub async fn srun(&self, arguments: &[&str]) -> Result<String, LabError> {
         self.run("srun", arguments).await
     }
 
-    /// Lists a node in the cluster as its admin would, in a file that is not Muster's.
+    /// Lists a node in the cluster as its admin does, in a file outside Muster's control. Restarts
+    /// slurmctld.
     pub async fn list_others(&self, name: &str, address: Ipv4Addr) -> Result<(), LabError> {
         let text = format!(
             "NodeName={name} NodeAddr={address} CPUs=1 RealMemory=1000 State=UNKNOWN\n\
@@ -161,7 +169,7 @@ impl Slurm {
         self.restart().await
     }
 
-    /// Restarts slurmctld and waits until the new one answers; jobs go on running.
+    /// Restarts slurmctld and waits until the new process answers. Jobs keep running.
     pub async fn restart(&self) -> Result<(), LabError> {
         let before = self.started().await?;
         self.slurmctld.restart();
@@ -178,13 +186,14 @@ impl Slurm {
         Ok(())
     }
 
-    /// Ends both daemons. The rack's closing would, too.
+    /// Ends both daemons. Closing the rack also ends both.
     pub async fn close(self) {
         self.slurmctld.close().await;
         self.munged.close().await;
     }
 
-    /// What tells one slurmctld from the next: its process.
+    /// Returns the pid of an answering slurmctld, to distinguish the process before a restart from
+    /// the process after.
     async fn started(&self) -> Result<String, LabError> {
         if !self.scontrol(&["ping"]).await?.contains("is UP") {
             return Err(LabError::Unknown("slurmctld that answers".to_owned()));
@@ -208,7 +217,8 @@ impl Slurm {
     }
 }
 
-/// What makes this host look to a Slurm daemon like one of its own.
+/// Returns the enclosure of a Slurm daemon, with a link from the standard munge socket to the lab's
+/// socket.
 fn enclosure(dir: &Path) -> Enclosure {
     Enclosure {
         links: vec![(PathBuf::from(MUNGE_SOCKET), dir.join("munge.socket"))],
@@ -221,7 +231,8 @@ fn start_munged(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabErro
     move || {
         let file = |option: &str, name: &str| format!("--{option}={}", dir.join(name).display());
         let mut command = Command::new("munged");
-        // Forced, because it would have every directory above its socket open to all users, and the rack's is root's alone.
+        // `--force`: munged requires search permission for all users on every directory above its
+        // socket, but only root can enter the rack's directory.
         command
             .args(["--foreground", "--force", "--num-threads=2"])
             .args([
@@ -262,7 +273,8 @@ fn spawn(dir: &Path, netns: &Netns, mut command: Command, said: &str) -> Result<
 fn write_configuration(dir: &Path) -> Result<(), LabError> {
     for sub in ["etc", "log", "state"] {
         fs::create_dir_all(dir.join(sub)).map_err(io(format!("make {}/{sub}", dir.display())))?;
-        // munged refuses directories that others may write to, whatever the umask.
+        // munged refuses directories writable by other users. The mode is set explicitly,
+        // independent of the umask.
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(dir.join(sub), mode).map_err(io("set a directory's mode"))?;
     }
@@ -297,7 +309,8 @@ fn write_configuration(dir: &Path) -> Result<(), LabError> {
     )?;
     write("gres.conf", "Include muster-gres.conf\n")?;
     write("topology.conf", "Include muster-topology.conf\n")?;
-    // What an agent runs after it changed the list of nodes: the controller ends, and its supervisor starts it again.
+    // The agent runs the script after a change of the node list. The controller ends, and its
+    // supervisor starts a new controller.
     let hook = etc.join("restart-slurmctld");
     let client_conf = etc.join("client.conf");
     write(
@@ -317,7 +330,8 @@ fn write_configuration(dir: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// `slurm.conf` for the controller and, fetched from it, for the nodes: slurmd's paths are those of Debian's package.
+/// Returns `slurm.conf` for the controller and for nodes fetching the configuration. The paths of
+/// slurmd are the paths of Debian's package.
 fn configuration(dir: &Path, host: &str) -> String {
     let dir = dir.display();
     format!(
@@ -359,7 +373,7 @@ Include {OTHERS}
     )
 }
 
-/// A slurmd on this host that believes it is the node `name`, for tests of the controller alone.
+/// Starts a slurmd on this host under the node name `name`, for tests of the controller alone.
 pub fn spawn_local_slurmd(slurm: &Slurm, name: &str) -> Result<Child, LabError> {
     let mut enclosure = enclosure(&slurm.dir);
     enclosure.covered = vec![

@@ -1,4 +1,5 @@
-//! A disk goes bad in service, and no boot mends it: the whole ladder is climbed, and its parts go back to their maker with what was seen.
+//! A disk fails in service, and no boot clears the fault. The recovery climbs all rungs of the
+//! ladder up to `rma`. Then the RMA bundle for the manufacturer is saved and checked.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::plan::small_disk;
 
 const NODE: &str = "n2";
 const NUMBER: u8 = 2;
-/// Until a guest that was just started takes the warning.
+/// Longest time until a just started guest accepts the warning.
 const RAISED_WITHIN: Duration = Duration::from_secs(20);
 
 pub(super) async fn tell(cast: &mut Cast<'_>, table: &mut Table) -> anyhow::Result<()> {
@@ -73,7 +74,8 @@ pub(super) async fn tell(cast: &mut Cast<'_>, table: &mut Table) -> anyhow::Resu
     Ok(())
 }
 
-/// Raises the warning now and after each boot: the emulated disk forgets it, a real one would not.
+/// Raises the warning now and after each boot, because the emulated disk forgets a warning at boot.
+/// A real disk keeps its state. The returned handle ends the task when dropped.
 #[expect(
     clippy::disallowed_methods,
     reason = "the caller owns the handle, which ends the task when it is dropped"
@@ -100,7 +102,8 @@ async fn stays_bad(machine: &std::sync::Arc<Machine>) -> anyhow::Result<AbortOnD
     })))
 }
 
-/// What its maker gets, as a user saves it: any tar opens it, and it says which disk, what was measured and what was tried.
+/// Saves the RMA bundle for the manufacturer as a user does, and opens the archive with tar. The
+/// bundle must contain the disk, the firmware, the failed measurements and the attempted rungs.
 async fn bundle(cast: &Cast<'_>) -> anyhow::Result<()> {
     let (saved, folder) = (cast.dir.join("rma.tar.zst"), cast.dir.join("rma"));
     std::fs::create_dir_all(&folder)?;

@@ -1,4 +1,5 @@
-//! Who plays, how they are asked, and what they say of themselves.
+//! Nodes, programs and machines of the recovery scenarios, with the requests and checks shared by
+//! all scenarios.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,14 +16,15 @@ use crate::machine::Machine;
 use crate::machine::oracle::{Cause, Entry, Happening};
 use crate::slurm::Slurm;
 
-/// The longest that a recovery of one node may take: a ladder to its end has two boots, on CPUs that are emulated.
+/// Longest duration of a node's recovery. A ladder climbed to its end has two boots, on emulated
+/// CPUs.
 pub(super) const RECOVERY: Duration = Duration::from_secs(15 * 60);
 pub(super) const SHORT: Duration = Duration::from_secs(4 * 60);
-/// The bit of a disk's warning: reliability degraded (NVMe base specification, SMART log).
+/// Bit 2 of a disk's critical warning: reliability degraded (NVMe base specification, SMART log).
 pub(super) const DEGRADED: u8 = 4;
 pub(super) const SMART: &str = "gate:disk.smart";
 
-/// Everybody.
+/// All participants of a scenario.
 pub(super) struct Cast<'run> {
     pub(super) rack: &'run Rack,
     pub(super) slurm: &'run Slurm,
@@ -33,7 +35,8 @@ pub(super) struct Cast<'run> {
     pub(super) dir: PathBuf,
 }
 
-/// How a recovery went, in the words that scenarios expect.
+/// Returns the attempted rungs of a recovery, each as `RUNG OUTCOME`, the format expected by the
+/// scenarios.
 pub(super) fn rungs(recovery: &Recovery) -> Vec<String> {
     recovery
         .tried
@@ -61,7 +64,8 @@ impl<'run> Cast<'run> {
             .collect()
     }
 
-    /// What a node's machine says of its power since it had this many entries; what the lab did to it is left out.
+    /// Returns the power entries in the machine's log after the first `since` entries. Injected
+    /// faults and actions by the lab are left out.
     pub(super) fn power_acts(&self, node: &str, since: usize) -> anyhow::Result<Vec<Entry>> {
         let told = self.machine(node)?.oracle()?.into_iter().skip(since);
         Ok(told
@@ -71,7 +75,7 @@ impl<'run> Cast<'run> {
             .collect())
     }
 
-    /// Recoveries of a node, newest first.
+    /// Returns the recoveries of a node, newest first.
     pub(super) async fn recoveries(&self, node: &str) -> anyhow::Result<Vec<Recovery>> {
         Ok(self.programs.client().node_recoveries(node).await?.items)
     }
@@ -81,7 +85,7 @@ impl<'run> Cast<'run> {
         Ok(serde_json::from_value(page["items"].clone())?)
     }
 
-    /// `muster node VERB NODES`.
+    /// Runs `muster node VERB NODES OPTIONS` and returns its output.
     pub(super) async fn ask(
         &self,
         verb: &str,
@@ -93,7 +97,8 @@ impl<'run> Cast<'run> {
             .await
     }
 
-    /// Has a node swept, and waits until the recovery that follows has ended.
+    /// Sweeps a node, and waits until the following recovery has ended. Returns the recovery. Fails
+    /// when the node fails without a recovery.
     pub(super) async fn recovery_of(&mut self, node: &str) -> anyhow::Result<Recovery> {
         let before = self.recoveries(node).await?.len();
         self.ask("sweep", &[node], &["--reason", "the rehearsal"])
@@ -109,7 +114,8 @@ impl<'run> Cast<'run> {
         Ok(self.recoveries(node).await?.remove(0))
     }
 
-    /// The node serves: in the API's word, in Slurm's, and by a job on it.
+    /// Checks that the node is in service: by the API state, by the state `idle` in Slurm, and by a
+    /// Slurm job on the node.
     pub(super) async fn serves(&mut self, node: &str) -> anyhow::Result<()> {
         let (client, slurm, what) = (
             self.programs.client(),
@@ -141,7 +147,7 @@ impl<'run> Cast<'run> {
         Ok(())
     }
 
-    /// Slurm does not know the node any more.
+    /// Checks that Slurm has no entry for the node.
     pub(super) async fn is_out_of_slurm(&self, node: &str) -> anyhow::Result<()> {
         let listed = self.slurm.sinfo().await?;
         ensure!(

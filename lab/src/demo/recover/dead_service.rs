@@ -1,4 +1,5 @@
-//! A service of the stack is dead: the sweep sees it, the node is drained, converging starts it again. Nothing is rebooted.
+//! A service of the stack is dead. The sweep detects the failure, the node is drained, and converge
+//! starts the service again. No machine is rebooted.
 
 use std::time::Instant;
 

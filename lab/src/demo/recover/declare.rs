@@ -1,4 +1,5 @@
-//! The fleet as a client declares it: small machines, a stack without what needs a reboot, gates that take seconds, and the whole ladder.
+//! Declares the fleet as any API client does. The machines are small, the stack has no reboot-class
+//! items, the gates run for seconds, and the recovery ladder is complete.
 
 use anyhow::Context;
 use muster_api::client::Client;
@@ -15,14 +16,15 @@ use crate::slurm::Slurm;
 pub(super) const POOL: &str = "serving";
 pub(super) const PARTITION: &str = "all";
 const SUITE: &str = include_str!("suite.toml");
-/// Gb/s of a path over which nobody has put a limit.
+/// Least RDMA bandwidth of an unlimited path, in Gb/s.
 const FAST_RDMA: f64 = 0.005;
-/// µs of a message's way over Soft-RoCE, 99th percentile: 8 to 15 ms with two pairs at once, 43 ms on a slower host.
+/// Highest RDMA message latency over Soft-RoCE in µs, 99th percentile. Measured: 8 to 15 ms with
+/// two pairs at once, 43 ms on a slower host.
 const PROMPT_RDMA: u32 = 250_000;
-/// As the profile of the reference machines has it.
+/// Power maximum of a node in watts, equal to the value in the profile of the reference machines.
 const NODE_W: u32 = 200;
 
-/// Everything but the nodes' adoption.
+/// Declares all objects of the scenarios except the nodes' adoption.
 pub(super) async fn fleet(
     client: &Client,
     options: &DemoOptions,
@@ -57,7 +59,7 @@ pub(super) async fn fleet(
         "address": GATEWAY,
     });
     put(client, "clusters", "slurm-lab", cluster).await?;
-    // Bounds of a node are far: what bounds the scenarios is the fleet's.
+    // The limits per node are high on purpose: the scenarios reach only the limits of the fleet.
     let ladder = [
         "collect",
         "restart_services",
@@ -78,14 +80,15 @@ pub(super) async fn fleet(
     Ok(())
 }
 
-/// The reference machine's, with half its memory and one disk.
+/// Returns the hardware profile of the reference machine, with half the memory and a single disk.
 fn profile(options: &DemoOptions) -> anyhow::Result<Value> {
     let mut profile = toml_as_json(&options.artifacts.profile)?;
     profile["memory_mib"] = json!(850);
     profile["schedulable_memory_mib"] = json!(700);
     profile["power_max_w"] = json!(NODE_W);
     profile["disks"][0]["count"] = json!(1);
-    // Every machine is given an adapter before pairs are measured; three pairs at once share what CPUs there are.
+    // Every machine gets an RDMA adapter before pairs are measured. Three pairs at once share the
+    // host's CPUs, so the thresholds are lower than on metal.
     let parts = profile.as_object_mut().context("the profile is no table")?;
     parts.remove("gates");
     parts["thresholds"]["rdma.bandwidth"]["value"] = json!(FAST_RDMA);
@@ -93,10 +96,12 @@ fn profile(options: &DemoOptions) -> anyhow::Result<Value> {
     Ok(profile)
 }
 
-/// What a machine of somebody else's mounts without waiting for its network: whether it is there after a boot is a matter of luck.
+/// A mount unit left out of the stack. The veteran mounts the share without waiting for its
+/// network, so after a boot the mount may be missing.
 const SHARED: &str = "shared.mount";
 
-/// The reference stack as the machines have it already: converging starts what is dead, and has nothing to install or to reboot for.
+/// Returns the reference stack reduced to the parts already present on the machines. Converge then
+/// starts dead services, but never installs a package or reboots.
 pub(super) fn stack(options: &DemoOptions) -> anyhow::Result<Value> {
     let mut stack = toml_as_json(&options.artifacts.stack)?;
     let parts = stack.as_object_mut().context("the stack is no table")?;

@@ -1,5 +1,6 @@
-//! The fabric of six machines in service, measured pair by pair: TCP by iperf3, RDMA by perftest over Soft-RoCE. A path that is slow between two of
-//! them is blamed, and neither end; a machine whose own link is slow is found by meeting others.
+//! Measures the network between six machines in service, pair by pair: TCP by iperf3, RDMA by
+//! perftest over Soft-RoCE. For a slow path between two machines, the path is blamed and both ends
+//! stay good. A machine with a slow link is found because all its pairs are slow.
 
 use std::time::Duration;
 
@@ -23,12 +24,12 @@ const PROMPT: &str = "ib-write-lat-pair";
 const MESSAGES: &str = "200";
 const PATH: [&str; 2] = ["n2", "n5"];
 const END: &str = "n4";
-/// A token bucket below what both tools must get.
+/// A token bucket filter with a rate below the limits of both tools.
 const SLOW: &str = "tbf rate 3mbit burst 16k latency 400ms";
-/// The only network card, as its machine calls it.
+/// Shell expression for the name of the machine's only network card.
 const CARD: &str = "$(basename $(dirname /sys/class/net/*/device))";
 
-/// All of it: well, then with a slow path, then with a slow machine.
+/// Measures three times: with a healthy network, with a slow path, and with a slow machine.
 pub(super) async fn measure(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let mut suite = toml_as_json(&options.artifacts.suite.with_file_name("pairs.toml"))?;
     fewer_messages(&mut suite)?;
@@ -44,7 +45,8 @@ pub(super) async fn measure(options: &DemoOptions, cast: &mut Cast<'_>) -> anyho
     a_slow_machine(cast).await
 }
 
-/// The shipped gate sends 20,000 messages, which takes a tenth of a second on metal, and minutes here.
+/// Lowers the number of messages in the latency gate. The shipped gate sends 20,000 messages, in a
+/// tenth of a second on metal but in minutes on emulated machines.
 fn fewer_messages(suite: &mut Value) -> anyhow::Result<()> {
     let gates = suite["gates"]
         .as_array_mut()
@@ -192,7 +194,8 @@ async fn a_slow_machine(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         .map(drop)
 }
 
-/// Has the pool's idle nodes measured; the run with its pairs once it has ended by itself.
+/// Measures the pool's idle nodes and prints every pair. Returns the run with its pairs after the
+/// run has ended.
 async fn measured(cast: &mut Cast<'_>) -> anyhow::Result<PairRun> {
     let client = cast.programs.client();
     let body = RunPairs {

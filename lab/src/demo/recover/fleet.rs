@@ -1,5 +1,6 @@
-//! Five of six nodes fail the same gate at once. It is the fleet and not the nodes: two may be taken out, the breaker opens, and nothing is tried on
-//! any of them until a person has looked.
+//! Five of six nodes fail the same gate at once. The cause is the fleet, not the nodes. At most two
+//! nodes may be taken out, and the breaker opens. No rung runs on any node until a person resets
+//! the breaker.
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use crate::plan::small_disk;
 
 const FAILING: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
 const WELL: &str = "n6";
-/// Of six nodes in service, so many may be taken out by one kind of failure.
+/// Most nodes that may be taken out by the same kind of failure, of six nodes in service.
 const MOST: usize = 2;
 
 pub(super) async fn tell(cast: &mut Cast<'_>, table: &mut Table) -> anyhow::Result<()> {
@@ -77,7 +78,8 @@ async fn warn(cast: &Cast<'_>, node: &str, warning: u8) -> anyhow::Result<()> {
         .await?)
 }
 
-/// Waits until the breaker is open, every sweep has ended and nothing moves any more; who was taken out.
+/// Waits until the breaker is open, every sweep has ended and all nodes are settled. Returns the
+/// nodes taken out of service.
 async fn stopped(cast: &mut Cast<'_>) -> anyhow::Result<Vec<String>> {
     let client = cast.programs.client();
     let mut out = Vec::new();
@@ -113,7 +115,8 @@ async fn stopped(cast: &mut Cast<'_>) -> anyhow::Result<Vec<String>> {
     Ok(out)
 }
 
-/// The faults are taken away, a person says so, and asks for those that were held back.
+/// Clears the faults and resets the breaker as a person does. Then requests a recovery of the nodes
+/// taken out, and checks that they serve.
 async fn back(cast: &mut Cast<'_>, held: &[String]) -> anyhow::Result<()> {
     for node in FAILING {
         warn(cast, node, 0).await?;

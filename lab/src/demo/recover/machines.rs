@@ -1,5 +1,6 @@
-//! Machines that serve already: one is put together and joins, the others are copies of its disk. Then each is adopted, its protection is
-//! cleared, and it is converged: from there on it is a node like any other.
+//! Machines already in service before Muster. The first machine is installed and joins the cluster;
+//! the other machines get copies of its disk. Then every machine is adopted, its protection is
+//! cleared, and the node is converged. Afterwards all nodes are ordinary nodes.
 
 use std::time::Duration;
 
@@ -18,10 +19,11 @@ use crate::Rack;
 use crate::plan::small_disk;
 use crate::slurm::Slurm;
 
-/// Boots of all emulated machines at once.
+/// Longest time for the boots of all emulated machines at once.
 const BOOTS: Duration = Duration::from_secs(10 * 60);
 
-/// Switches on all machines of the rack, each with a system of its own.
+/// Builds and switches on all machines of the rack, each with its own system. Waits until the admin
+/// of every machine can log in.
 pub(super) async fn build<'run>(
     options: &DemoOptions,
     rack: &'run Rack,
@@ -54,7 +56,8 @@ pub(super) async fn build<'run>(
     Ok(veterans)
 }
 
-/// As a user does it: adopt, clear the protection, converge; and sweep, which must find nothing.
+/// Brings the machines into service as a user does: adopt, clear the protection, converge. A final
+/// sweep must find no failure.
 pub(super) async fn into_service(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let client = cast.programs.client();
     cast.watch
@@ -126,7 +129,8 @@ async fn adopt(cast: &Cast<'_>, veteran: &Veteran<'_>) -> anyhow::Result<()> {
     cast.programs.cli(&asked, &options).await.map(drop)
 }
 
-/// Waits until nothing is asked of them: what an adoption has looked at by itself is over.
+/// Waits until no operation is running and every node has a gate run. Each adoption starts a first
+/// sweep, which must end before the next request.
 async fn idle(cast: &mut Cast<'_>, names: &[&str]) -> anyhow::Result<()> {
     let client = cast.programs.client();
     let idle = cast

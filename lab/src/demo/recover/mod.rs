@@ -1,18 +1,19 @@
-//! Machines in service of one pool, on which one thing after the other goes wrong: in themselves, in what lies between them, or in what is installed on
-//! them. Each is asserted by the API, by the machine's own log of its power and boot, and by Slurm.
+//! Failures of machines in service in a single pool: in the machines, in the network between
+//! machines, or in the installed packages. Each result is checked in the API, in the machine's own
+//! log of power and boots, and in Slurm.
 
-mod bad_disk; // A disk goes bad, and stays so
-mod cast; // Who plays, and how they are asked
-mod dead_service; // A service that its stack wants is dead
+mod bad_disk; // A disk fails for good
+mod cast; // Participants and shared requests
+mod dead_service; // A required service of the stack is dead
 mod declare; // The fleet, its ladder and its gates
-mod fabric; // What lies between them is measured, and turns slow
+mod fabric; // Measurement of a healthy and a slow network
 mod fleet; // Five of six fail the same gate at once
-mod machines; // Machines from one disk, adopted
-mod pins; // Packages that fit only together, and whoever would move them
-mod stays_off; // A machine does not come back from its reboot
-mod table; // What a person reads at the end
+mod machines; // Machines copied from a single disk and adopted
+mod pins; // Package versions held against other tools
+mod stays_off; // A machine stays off after its reboot
+mod table; // The report at the end
 mod tuple; // Five packages with exact dependencies, as a repository
-mod wedged; // A machine stands still
+mod wedged; // A machine with halted CPUs
 
 use super::programs::Programs;
 use super::watch::Watch;
@@ -22,12 +23,15 @@ use crate::slurm::Slurm;
 use cast::Cast;
 use table::Table;
 
-/// Machines of the rack: so many tell a fault of one from a fault of all.
+/// Number of machines in the rack, enough to separate a node's fault from a fault of the whole
+/// fleet.
 pub(super) const MACHINES: u8 = 6;
-/// A machine's packages are its own.
+/// Number of machines for the package scenario, because packages concern only a single machine.
 pub(super) const ALONE: u8 = 1;
 
-/// Recoveries, in order; one that does not end as it must keeps the others from nothing. The breaker's hour counts what fails one gate: what all fail together comes before what one fails alone.
+/// Runs the recovery scenarios in order. A failed scenario does not stop the next scenarios. The
+/// breaker counts the failures of a gate within an hour, so the scenario with five failing nodes
+/// comes before the failures of single nodes.
 pub(super) async fn tell(
     options: &DemoOptions,
     rack: &Rack,
@@ -51,7 +55,7 @@ pub(super) async fn tell(
     table.print()
 }
 
-/// What lies between the machines, measured while it is well and while it is not.
+/// Measures the network between the machines, first healthy and then with faults.
 pub(super) async fn measure(
     options: &DemoOptions,
     rack: &Rack,
@@ -62,7 +66,8 @@ pub(super) async fn measure(
     fabric::measure(options, &mut cast).await
 }
 
-/// What is installed on a machine stays what its stack says, whoever wants something else.
+/// Checks that the installed packages stay at the versions of the stack, even when other tools try
+/// to change the packages.
 pub(super) async fn hold(
     options: &DemoOptions,
     rack: &Rack,
@@ -73,7 +78,7 @@ pub(super) async fn hold(
     pins::run(options, &mut cast).await
 }
 
-/// The rack's machines serve, each adopted and brought to its stack.
+/// Brings the rack's machines into service: declared, built, adopted and converged to the stack.
 async fn in_service<'run>(
     options: &DemoOptions,
     rack: &'run Rack,

@@ -1,4 +1,5 @@
-//! A machine does not come back from its reboot: it is off. The rung sees that by its BMC, has it started, and the gates decide.
+//! A machine stays powered off after its reboot. The reboot rung reads the power state from the BMC
+//! and powers the machine on. The gates then decide about the recovery.
 
 use std::time::Instant;
 

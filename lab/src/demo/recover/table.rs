@@ -1,4 +1,5 @@
-//! What a person reads at the end: what was done to whom, what was tried, and how long it took.
+//! The report at the end of the recovery scenarios: node, injected fault, attempted rungs, outcome
+//! and duration.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use muster_api::recoveries::Recovery;
 use super::super::watch::Watch;
 use super::cast::rungs;
 
-/// A line for each scenario.
+/// The result of each scenario, as table lines.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     setup: Duration,
@@ -17,12 +18,12 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Until here machines were built, adopted and converged.
+    /// Records the time spent on building, adopting and converging the machines.
     pub(super) fn note_setup(&mut self, watch: &Watch) {
         self.setup = watch.elapsed();
     }
 
-    /// A scenario that ended as it must.
+    /// Records a scenario with the expected outcome. The duration runs from `began` until now.
     pub(super) fn note(&mut self, node: &str, injected: &str, recovery: &Recovery, began: Instant) {
         let tried = rungs(recovery);
         let tried = if tried.is_empty() {
@@ -36,7 +37,8 @@ impl Table {
             .push([node.to_owned(), injected.to_owned(), tried, ended, took]);
     }
 
-    /// How a scenario ended.
+    /// Records the end of a scenario. A failure is printed at once, and the scenario is listed by
+    /// [`Table::print`].
     pub(super) fn end(&mut self, scenario: &str, told: anyhow::Result<()>) {
         if let Err(error) = told {
             println!("          {scenario}: {error:#}");
@@ -44,8 +46,10 @@ impl Table {
         }
     }
 
+    /// Prints the table.
+    ///
     /// # Errors
-    /// When any did not end as it must.
+    /// When any scenario ended unexpectedly. The message names the failed scenarios.
     pub(super) fn print(&self) -> anyhow::Result<()> {
         println!(
             "\n=== recoveries; the machines were in service after {} s",

@@ -1,5 +1,6 @@
-//! Five packages as a driver's are, each of which asks for exactly its own version of others: built here, as a site builds its own, and laid out as a
-//! repository that apt reads.
+//! Five packages with the dependencies of a driver: each package requires the exact same version of
+//! other packages. The packages are built on the lab's host, as a site builds its own, and laid out
+//! as a repository for apt.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +12,7 @@ use tokio::process::Command;
 use super::super::artifacts::digest;
 use super::super::veteran::finished;
 
-/// Each package, and what it needs in its own version.
+/// Each package with the packages required in the same version.
 pub(super) const TUPLE: [(&str, &[&str]); 5] = [
     ("drv-kmod", &[]),
     ("drv-lib", &["drv-kmod"]),
@@ -22,15 +23,18 @@ pub(super) const TUPLE: [(&str, &[&str]); 5] = [
         &["drv-kmod", "drv-lib", "drv-fabric", "drv-tools"],
     ),
 ];
-/// The one that brings a service of this name.
+/// Name of the package that installs a service, and of the service.
 pub(super) const SERVICE: &str = "drv-fabric";
-/// While this is on a machine, the first package takes a minute to be configured there, as one does that builds a module. It goes with the power.
+/// Marker file on a machine. While the file exists, the first package needs a minute to be
+/// configured, like a package building a kernel module. The file is on `/run`, so a power cut
+/// removes it.
 pub(super) const SLOW: &str = "/run/slow";
-/// Is there once it has begun.
+/// Marker file created when the slow configuration begins.
 pub(super) const BUILDING: &str = "/run/building";
 const MODULE: &str = "drv-kmod";
 
-/// Builds the five in each of these versions into a repository of their own.
+/// Builds the five packages in each given version into a separate repository, with the index files
+/// `Packages` and `Release`.
 pub(super) async fn repository(folder: &Path, versions: &[&str]) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut index = String::new();
@@ -47,7 +51,7 @@ pub(super) async fn repository(folder: &Path, versions: &[&str]) -> anyhow::Resu
     Ok(std::fs::write(folder.join("Release"), release)?)
 }
 
-/// Builds one; its part of the index.
+/// Builds a single package. Returns its paragraph of the index.
 async fn package(
     folder: &Path,
     name: &str,

@@ -1,5 +1,6 @@
-//! A machine stands still with its power on: nobody can log in, so that it counts as down. What needs its answer is passed over; its BMC cuts its
-//! power and gives it back.
+//! A machine hangs with its power on: the CPUs are stopped, so no login succeeds and the node
+//! counts as unreachable. Rungs requiring an answer from the machine are skipped. The power cycle
+//! by the BMC recovers the node.
 
 use std::time::Instant;
 

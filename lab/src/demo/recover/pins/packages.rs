@@ -1,4 +1,4 @@
-//! The five packages as dpkg reports them.
+//! The five packages as reported by dpkg.
 
 use anyhow::ensure;
 
@@ -6,7 +6,8 @@ use super::super::cast::Cast;
 use super::super::tuple::TUPLE;
 use super::NODE;
 
-/// The version of each of the five packages; for a package that is not fully installed, its state.
+/// Reads the version of each of the five packages, in the order of [`TUPLE`]. A partly installed
+/// package has its dpkg state instead, and a missing package has `absent`.
 pub(super) async fn read_versions(cast: &Cast<'_>) -> anyhow::Result<Vec<String>> {
     let query = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' 'drv-*' 2>/dev/null || true";
     let listing = cast.veteran(NODE)?.run(&[query]).await?;
@@ -24,12 +25,12 @@ pub(super) async fn read_versions(cast: &Cast<'_>) -> anyhow::Result<Vec<String>
     Ok(TUPLE.iter().map(|(name, _)| version(name)).collect())
 }
 
-/// All five packages in one version.
+/// Returns the given version five times, as the expected result of [`read_versions`].
 pub(super) fn all_of(version: &str) -> Vec<String> {
     vec![version.to_owned(); TUPLE.len()]
 }
 
-/// Checks that all five packages have this version, and that dpkg has no unfinished work.
+/// Checks that all five packages have the given version, and that dpkg has no unfinished work.
 pub(super) async fn check_versions(cast: &Cast<'_>, version: &str) -> anyhow::Result<()> {
     let found = read_versions(cast).await?;
     ensure!(
