@@ -84,8 +84,7 @@ impl Agent {
         })
     }
 
-    /// Reboots the machine, unless a different boot id proves that an earlier attempt already
-    /// rebooted the machine.
+    /// Reboots the machine, unless a different boot id proves a reboot by an earlier attempt.
     pub(super) async fn reboot(&self, job: &Job, permit: PermitId) -> Result<JobResult, Bad> {
         let now = self.with(job, |machine| machine.boot_id());
         let former = job
