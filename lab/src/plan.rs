@@ -26,7 +26,7 @@ pub const BMC_GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
 /// The first port of the rack's terminal server at [`BMC_GATEWAY`]. The first machine's console
 /// uses this port, each further console the next port.
 const FIRST_CONSOLE_PORT: u16 = 7001;
-/// Name of the machine in [`RackPlan::with_stranger`] without a declaration in Muster.
+/// Name of the undeclared machine in [`RackPlan::with_stranger`]: Muster has no record of the node.
 pub const STRANGER: &str = "stranger";
 /// Serial of the stranger's only disk.
 pub const STRANGER_DISK: &str = "MUSTER-NVME-A-9";

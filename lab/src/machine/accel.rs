@@ -1,5 +1,6 @@
-//! Choice between KVM and emulation. With some `/dev/kvm`, guests run a hundred times slower than
-//! under emulation. Therefore a probe guest must prove that KVM works before the lab uses KVM.
+//! Choice between KVM and emulation. On some hosts `/dev/kvm` exists, but guests run a hundred
+//! times slower than under emulation. Therefore a probe guest must prove that KVM works before the
+//! lab uses KVM.
 
 use std::process::Stdio;
 use std::time::Duration;

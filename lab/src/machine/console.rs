@@ -25,7 +25,7 @@ pub const CONSOLE_SOCKET: &str = "console.sock";
 pub const CONSOLE_LOG: &str = "console.log";
 /// Size in bytes at which the log is renamed and a new log starts.
 const MAX_LOG: u64 = 4 << 20;
-/// Amount of recent output sent to a new watcher, in bytes; up to twice as much.
+/// Recent output kept for a new watcher, in bytes; up to twice as much is kept and sent.
 const BACKLOG: usize = 64 << 10;
 /// Maximum number of watchers, and of readers.
 const MAX_WATCHERS: usize = 16;
