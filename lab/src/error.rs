@@ -1,57 +1,58 @@
-//! What can go wrong in the lab, in words for the person who runs it.
+//! Errors of the lab, worded for the person running the lab.
 
 use std::io;
 use std::time::Duration;
 
-/// Why the lab could not do what it was asked.
+/// The reason why an operation of the lab failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// Namespaces and taps need `CAP_NET_ADMIN` and `CAP_SYS_ADMIN`; the lab asks for root instead of half of it.
+    /// The lab needs root. Namespaces and taps need `CAP_NET_ADMIN` and `CAP_SYS_ADMIN`; root is
+    /// simpler than granting each capability.
     #[error(
         "the lab needs root, because it makes a network namespace, a bridge and taps: run it as root or by sudo"
     )]
     NotRoot,
-    /// The plan cannot be built.
+    /// The plan is invalid or a file of the rack is malformed.
     #[error("rack plan: {0}")]
     Plan(String),
-    /// A program ended badly.
+    /// A program failed.
     #[error("{command}: {why}")]
     Command {
         /// The program and its arguments.
         command: String,
-        /// Its exit status and the end of what it said.
+        /// The exit status and the end of the program's output.
         why: String,
     },
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
-        /// The refusal.
+        /// The error from the operating system.
         source: io::Error,
     },
-    /// A wait ran out.
+    /// A wait timed out.
     #[error("{what}: nothing after {after:?}")]
     Timeout {
-        /// What was awaited.
+        /// The awaited event.
         what: String,
-        /// How long.
+        /// The timeout.
         after: Duration,
     },
-    /// A machine, disk or file that is not there.
+    /// A named machine, BMC or disk does not exist.
     #[error("no such {0}")]
     Unknown(String),
-    /// A machine refused or failed.
+    /// A machine rejected an act or failed.
     #[error("{machine}: {why}")]
     Machine {
-        /// Its name.
+        /// Name of the machine.
         machine: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Adds what was tried to an I/O error: `.map_err(io("read /x"))`.
+/// Adds the attempted operation to an I/O error: `.map_err(io("read /x"))`.
 pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
     let what = what.into();
     move |source| LabError::Io { what, source }

@@ -1,4 +1,4 @@
-//! Small files, replaced whole.
+//! Small files, replaced atomically.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::error::{LabError, io};
 
-/// Writes a JSON document so that a reader sees the old or the new one, whole, readable by its owner alone.
+/// Writes a JSON document atomically: a reader sees either the old or the new document, complete.
+/// Only the owner can read the file.
 pub(crate) fn write_atomically(path: &Path, document: &impl Serialize) -> Result<(), LabError> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;

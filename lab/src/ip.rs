@@ -1,13 +1,14 @@
-//! Running `ip`: argv only, bounded, with its own words in the error.
+//! Runs `ip` with an argument list and a time limit; the error contains the output of `ip`.
 
 use std::process::Command;
 
 use crate::error::{LabError, io};
 
-/// Seconds any one `ip` command may take; it waits for the kernel's network lock at most.
+/// Time limit of an `ip` command in seconds. The longest expected wait is for the kernel's network
+/// lock.
 const LIMIT_S: &str = "10";
 
-/// Runs `ip ARGS`.
+/// Runs `ip ARGS`, without a shell.
 pub(crate) fn run(args: &[&str]) -> Result<(), LabError> {
     let output = Command::new("timeout")
         .arg(LIMIT_S)

@@ -1,4 +1,4 @@
-//! The rack's network namespace: how to make it, enter it, list what lives in it, and end it.
+//! The rack's network namespace: make, enter, list the processes inside, and destroy.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{LabError, io};
 use crate::ip;
 
-/// How long processes get to end by themselves before they are killed.
+/// Time limit for processes to end after SIGTERM before SIGKILL, and again after SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A named network namespace.
@@ -25,14 +25,15 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// A name nobody has: `muster-` and six random hex digits. Nothing is made yet.
+    /// Chooses a random name: `muster-` and six hex digits. The namespace is made by
+    /// [`Netns::create`].
     pub(crate) fn new() -> Self {
         Self {
             name: format!("muster-{}", hex::encode(rand::random::<[u8; 3]>())),
         }
     }
 
-    /// Its name, as `ip netns` knows it.
+    /// Returns the name, as listed by `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -41,27 +42,29 @@ impl Netns {
         Path::new("/run/netns").join(&self.name)
     }
 
-    /// Makes it, with loopback up.
+    /// Makes the namespace and brings the loopback interface up.
     pub(crate) fn create(&self) -> Result<(), LabError> {
         ip::run(&["netns", "add", &self.name])?;
         self.ip(&["link", "set", "lo", "up"])
     }
 
-    /// Runs `ip ARGS` inside.
+    /// Runs `ip ARGS` inside the namespace.
     pub(crate) fn ip(&self, args: &[&str]) -> Result<(), LabError> {
         let mut inside = vec!["-n", &self.name];
         inside.extend(args);
         ip::run(&inside)
     }
 
-    /// A command that runs inside. The process it starts is the program itself: `ip netns exec` replaces itself by it.
+    /// Builds a command to run inside the namespace. The child process is the program itself,
+    /// because `ip netns exec` calls exec.
     pub fn command(&self, program: &str) -> tokio::process::Command {
         let mut command = tokio::process::Command::new("ip");
         command.args(["netns", "exec", &self.name, program]);
         command
     }
 
-    /// Runs `work` on a thread of its own that has entered the namespace: sockets it makes belong there, wherever they are used.
+    /// Runs `work` on a separate thread inside the namespace. Sockets made by `work` belong to the
+    /// namespace, even when used from other threads.
     pub fn within<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -85,7 +88,8 @@ impl Netns {
             .map_err(io(what))
     }
 
-    /// The processes inside, by the kernel's own account: a process is here or it is not, so no recorded pid can have been reused.
+    /// Lists the processes inside, according to the kernel. No recorded pid is used, so a reused
+    /// pid cannot confuse the list.
     fn processes(&self) -> Vec<Pid> {
         let identity = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
         let Ok(namespace) = identity(&self.path()) else {
@@ -106,14 +110,14 @@ impl Netns {
         pids.filter(inside).map(Pid::from_raw).collect()
     }
 
-    /// Ends every process inside and deletes the namespace with its bridge and taps. Does nothing when it is not there.
-    /// Returns how many processes it had to end.
+    /// Ends every process inside and deletes the namespace with its bridge and taps. Succeeds also
+    /// for a missing namespace. Returns the number of processes found inside at the start.
     pub(crate) fn destroy(&self) -> Result<usize, LabError> {
         let ended = self.processes().len();
         for (signal, patience) in [(Signal::SIGTERM, GRACE), (Signal::SIGKILL, GRACE)] {
             let deadline = Instant::now() + patience;
             for pid in self.processes() {
-                // A process that ended in between is what is wanted.
+                // An error only means that the process ended in between.
                 let _ = kill(pid, signal);
             }
             while !self.processes().is_empty() && Instant::now() < deadline {

@@ -1,5 +1,5 @@
-//! A real NFS server in the rack's namespace: nfs-ganesha (Debian 12: 4.3), which serves a folder of this host without the kernel's help. NFS 4 over TCP
-//! alone, so that neither rpcbind nor a lock daemon is asked for.
+//! A real NFS server in the rack's namespace: nfs-ganesha (Debian 12: 4.3), serving a directory of
+//! this host in user space. NFS 4 over TCP only, so neither rpcbind nor a lock daemon is needed.
 
 use std::fs;
 use std::net::TcpStream;
@@ -14,22 +14,23 @@ use crate::plan::GATEWAY;
 use crate::rack::{Enclosure, Netns, Rack};
 use crate::supervisor::Supervised;
 
-/// NFS 4's port (RFC 7530, section 3.1).
+/// The TCP port of NFS 4 (RFC 7530, section 3.1).
 const PORT: u16 = 2049;
-/// Where the folder is in the server's name space.
+/// Path of the directory in the server's name space.
 const PSEUDO: &str = "/export";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running server.
+/// A running NFS server.
 #[derive(Debug)]
 pub struct Nfs {
-    /// What the nodes see, on this host's own disk.
+    /// The exported directory, on this host's own disk.
     pub folder: PathBuf,
     server: Supervised,
 }
 
 impl Nfs {
-    /// Starts a server with what an earlier one left in the rack's directory, or anew. Returns once it listens.
+    /// Starts a server; files and state of an earlier server in the rack's directory are kept.
+    /// Returns once the server listens.
     pub async fn start(rack: &Rack) -> Result<Self, LabError> {
         let dir = rack.dir.join("nfs");
         let folder = dir.join("export");
@@ -53,18 +54,19 @@ impl Nfs {
         }
     }
 
-    /// What a node mounts: `HOST:PATH`.
+    /// Returns the mount source for a node: `HOST:PATH`.
     pub fn source() -> String {
         format!("{GATEWAY}:{PSEUDO}")
     }
 
-    /// Ends it. The rack's closing would, too.
+    /// Ends the server. Closing the rack also ends the server.
     pub async fn close(self) {
         self.server.close().await;
     }
 }
 
-/// Root of a node is root here, as on the private network of a cluster; who was there before a restart is not waited for.
+/// Builds the configuration. Root on a node is root here, as on the private network of a cluster.
+/// After a restart the server does not wait for earlier clients (`Graceless`).
 fn configuration(dir: &Path) -> String {
     let (folder, state) = (dir.join("export"), dir.join("state"));
     format!(
@@ -96,7 +98,8 @@ fn start(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabError> + Se
             .stdout(said)
             .stderr(also)
             .kill_on_drop(true);
-        // With a /run of its own it finds no bus and no rpcbind of the host to announce itself to.
+        // With a private `/run`, the server finds neither the bus nor the rpcbind of the host, and
+        // registers with neither.
         netns.spawn_enclosed(&Enclosure::default(), command)
     }
 }

@@ -1,4 +1,5 @@
-//! What a rack is made of. A plan is a JSON document (`rack.json`), checked whole before anything is built from it.
+//! The plan of a rack: a JSON document (`rack.json`), validated completely before any part of the
+//! rack is built.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -9,33 +10,38 @@ use uuid::Uuid;
 
 use crate::error::LabError;
 
-/// The gateway of the provisioning network: the address of `br0`, where server, agent and Slurm listen.
+/// Gateway of the provisioning network: the address of `br0`. The server, the agent and Slurm
+/// listen here.
 pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// Every link of the provisioning network carries packets of this many bytes.
+/// MTU of every link of the provisioning network, in bytes.
 pub const MTU: u32 = 9000;
-/// The VLAN on the provisioning network whose other end the rack is, and its address there, in a /24.
+/// The VLAN on the provisioning network; the rack is the other end of the VLAN.
 pub const VLAN: u16 = 120;
+/// Address of the rack on [`VLAN`], in a /24.
 pub const VLAN_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 120, 1);
-/// Where every second network card is on its machine's PCI bus.
+/// PCI address of every second network card.
 pub const SECOND_NIC_PCI: &str = "0000:00:10.0";
-/// The rack's own address on the out-of-band network `bmc0`, a /24.
+/// Address of the rack on the out-of-band network `bmc0`, a /24.
 pub const BMC_GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
-/// The rack's terminal server is at [`BMC_GATEWAY`]: the console of the first machine is at this port, the next at the next.
+/// The first port of the rack's terminal server at [`BMC_GATEWAY`]. The first machine's console
+/// uses this port, each further console the next port.
 const FIRST_CONSOLE_PORT: u16 = 7001;
-/// The machine that nobody declares, in [`RackPlan::with_stranger`], and its disk.
+/// Name of the undeclared machine in [`RackPlan::with_stranger`]: Muster has no record of the node.
 pub const STRANGER: &str = "stranger";
-/// Its only disk.
+/// Serial of the stranger's only disk.
 pub const STRANGER_DISK: &str = "MUSTER-NVME-A-9";
-/// What the rack's own machines are; the veteran is another's.
+/// SMBIOS product name of the rack's own machines; the veteran has another product name.
 pub const PRODUCT: &str = "Virtual Rack Node";
-/// The machine that somebody else built and that is adopted, in [`RackPlan::veteran`].
+/// Name of the machine in [`RackPlan::veteran`], installed without Muster and adopted later.
 pub const VETERAN: &str = "veteran";
-/// The disk it boots from.
+/// Serial of the veteran's boot disk.
 pub const VETERAN_DISK: &str = "MUSTER-NVME-A-8";
-/// Enough for a hand-made rack; a fleet of thousands is simulated, not virtualised.
+/// Maximum number of machines: enough for a hand-made rack. A fleet of thousands is simulated, not
+/// virtualised.
 const MAX_MACHINES: usize = 32;
 
-/// Where the serial console of the machine at this place in the plan can be read: its raw bytes, as they come.
+/// Returns the terminal server's address for the console of the machine at this index in the plan.
+/// The port sends the raw bytes as the machine writes them.
 pub fn console_address(index: usize) -> SocketAddrV4 {
     let index = u16::try_from(index).expect("a rack holds few machines");
     SocketAddrV4::new(BMC_GATEWAY, FIRST_CONSOLE_PORT + index)
@@ -45,44 +51,45 @@ pub fn console_address(index: usize) -> SocketAddrV4 {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RackPlan {
-    /// How guests run.
+    /// The way in which guests run: KVM or emulation.
     #[serde(default)]
     pub accel: AccelPlan,
     /// The machines, in rack order.
     pub machines: Vec<MachinePlan>,
 }
 
-/// How guests run.
+/// The way in which guests run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum AccelPlan {
-    /// KVM when a probe guest really runs under it, else TCG.
+    /// KVM if a probe guest really runs under KVM, else TCG.
     #[default]
     Probe,
-    /// KVM, unprobed.
+    /// KVM, without a probe.
     Kvm,
     /// Emulation.
     Tcg,
 }
 
-/// One machine.
+/// A machine of the rack.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachinePlan {
-    /// Its name in the rack; only the lab uses it.
+    /// Name in the rack; used only by the lab.
     pub name: Name,
-    /// Its firmware.
+    /// Firmware of the machine.
     pub firmware: FirmwareKind,
-    /// Virtual CPUs; one is the fastest where guests are emulated on few cores.
+    /// Number of virtual CPUs; with emulated guests on few cores, a single CPU is fastest.
     pub vcpus: u8,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// The MAC of the network card that it boots from.
+    /// MAC address of the network card used for boot.
     pub mac: Mac,
-    /// The MAC of a second network card on the same switch, which nothing boots from. Absent: it has one.
+    /// MAC address of a second network card on the same switch, never used for boot. `None` means a
+    /// single card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_mac: Option<Mac>,
-    /// SMBIOS system serial; board and chassis serials are derived from it.
+    /// SMBIOS system serial; board and chassis serials are derived from this serial.
     pub serial: String,
     /// SMBIOS system UUID.
     pub uuid: Uuid,
@@ -90,19 +97,19 @@ pub struct MachinePlan {
     pub manufacturer: String,
     /// SMBIOS product name.
     pub product: String,
-    /// Its BMC; a machine without one has a power button that a person presses.
+    /// The BMC. A machine without a BMC has a power button pressed by a person.
     pub bmc: Option<BmcPlan>,
-    /// Its disks, in the order of their PCI addresses.
+    /// The disks, in the order of PCI addresses.
     pub disks: Vec<DiskPlan>,
 }
 
-/// A machine's firmware.
+/// The firmware of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FirmwareKind {
     /// SeaBIOS.
     Bios,
-    /// OVMF with variables that persist.
+    /// OVMF with persistent variables.
     Uefi,
 }
 
@@ -110,17 +117,18 @@ pub enum FirmwareKind {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BmcPlan {
-    /// Where it listens, port 443.
+    /// Address of the listener; the port is 443.
     pub address: Ipv4Addr,
-    /// The factory account.
+    /// User name of the factory account.
     pub user: String,
-    /// Its password.
+    /// Password of the factory account.
     pub password: Secret,
-    /// How long after an accepted reset the power changes, in milliseconds: real BMCs answer first.
+    /// Delay between an accepted reset and the power change, in milliseconds; real BMCs also answer
+    /// first.
     pub reset_delay_ms: u64,
-    /// Failed logins after which an account is locked; 0 never locks.
+    /// Number of failed logins before an account is locked; 0 never locks.
     pub lockout_threshold: u32,
-    /// How long a locked account stays locked, in seconds.
+    /// Duration of a lock-out, in seconds.
     pub lockout_s: u64,
 }
 
@@ -128,34 +136,35 @@ pub struct BmcPlan {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskPlan {
-    /// How it is attached.
+    /// The way in which the disk is attached.
     pub kind: DiskKind,
-    /// Its serial: 1 to 20 letters, digits and dashes.
+    /// Serial of the disk: 1 to 20 letters, digits, dots and dashes.
     pub serial: String,
-    /// Its size in GiB; the file behind it is sparse.
+    /// Size in GiB; the file behind the disk is sparse.
     pub size_gib: u32,
 }
 
-/// How a disk is attached.
+/// The way in which a disk is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskKind {
     /// virtio-blk: `/dev/vdX`.
     Virtio,
-    /// NVMe behind a PCIe root port, so that it has a link.
+    /// NVMe behind a PCIe root port, so the disk has a PCIe link.
     Nvme,
 }
 
 impl MachinePlan {
-    /// Whether a person has to press its power button.
+    /// Whether a person must press the power button, because the machine has no BMC.
     pub fn manual_power(&self) -> bool {
         self.bmc.is_none()
     }
 }
 
 impl RackPlan {
-    /// The rack of the demo and the end-to-end test: one UEFI and one BIOS machine with a BMC each, one BIOS machine without,
-    /// each with a decoy disk first and two NVMe disks; the first two have a second network card. Passwords are made anew for each plan.
+    /// Returns the rack of the demo and the end-to-end test: a UEFI and a BIOS machine with a BMC
+    /// each, and a BIOS machine without a BMC. Each machine has a decoy disk first and two NVMe
+    /// disks. The first two machines have a second network card. Each call makes new passwords.
     pub fn reference() -> Self {
         let bmc = |last| Some(BmcPlan::factory(Ipv4Addr::new(10, 77, 1, last)));
         Self {
@@ -168,7 +177,8 @@ impl RackPlan {
         }
     }
 
-    /// The reference rack, and a machine nobody declares: it has one disk with an operating system on it already.
+    /// Returns the reference rack plus an undeclared machine, whose single disk already has an
+    /// operating system.
     pub fn with_stranger() -> Self {
         let mut plan = Self::reference();
         let mut stranger = reference_machine(9, FirmwareKind::Bios, 1024, None);
@@ -178,7 +188,7 @@ impl RackPlan {
         plan
     }
 
-    /// A machine like the others that serves already, without Muster.
+    /// Returns a machine like the others, already in service without Muster.
     pub fn veteran() -> MachinePlan {
         let name = VETERAN.parse().expect("a constant name is a name");
         let product = "Another Server".to_owned();
@@ -189,7 +199,8 @@ impl RackPlan {
         }
     }
 
-    /// Small machines with a BMC and one disk each, which serve already: for what happens to nodes in service.
+    /// Returns a rack of small machines with a BMC and a disk each, already in service. Used to
+    /// test events on nodes in service.
     pub fn small(machines: u8) -> Self {
         let small = |index| {
             let bmc = BmcPlan::factory(Ipv4Addr::new(10, 77, 1, 10 + index));
@@ -205,7 +216,7 @@ impl RackPlan {
         }
     }
 
-    /// Refuses a plan that cannot be built, and text that could mean something else on a command line.
+    /// Rejects an impossible plan, and any text with a special meaning on a command line.
     pub fn validate(&self) -> Result<(), LabError> {
         let refuse = |why: String| Err(LabError::Plan(why));
         if self.machines.is_empty() || self.machines.len() > MAX_MACHINES {
@@ -244,7 +255,7 @@ impl RackPlan {
 }
 
 impl BmcPlan {
-    /// A BMC as it leaves the factory, with a password of its own.
+    /// Returns a new BMC with the factory settings and its own random password.
     pub fn factory(address: Ipv4Addr) -> Self {
         Self {
             address,
@@ -309,7 +320,7 @@ fn with_second(index: u8, machine: MachinePlan) -> MachinePlan {
     }
 }
 
-/// The only disk of the machine of that number in [`RackPlan::small`].
+/// Returns the serial of the only disk of the machine with this number in [`RackPlan::small`].
 pub fn small_disk(index: u8) -> String {
     format!("MUSTER-NVME-A-{index}")
 }

@@ -1,4 +1,5 @@
-//! The directory of a run: emptied before it, and nobody else's. One that holds anything no run left there is not touched.
+//! The directory of a run: emptied before the run and used by a single run at a time. A directory
+//! with foreign files is left untouched.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -7,20 +8,23 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 
-/// Says that a run may empty the directory; locked while one uses it.
+/// Name of the marker file. The marker permits a run to empty the directory, and is locked while a
+/// run uses the directory.
 const MARK: &str = ".muster-run";
 
-/// A directory that is this run's for as long as it is held.
+/// A directory held by this run until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct RunDir {
     _lock: File,
 }
 
 impl RunDir {
-    /// Takes a directory, making it where there is none; `clean` removes what a former run left outside of it. Then it is empty.
+    /// Takes a directory and empties the directory; makes the directory if missing. `clean` removes
+    /// leftovers of a former run outside the directory.
     ///
     /// # Errors
-    /// When it holds what no run left there, or another run uses it.
+    /// Fails if the directory has files but no marker of a run, or while another run uses the
+    /// directory.
     pub(crate) fn take(dir: &Path, clean: impl FnOnce()) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
         let mark = dir.join(MARK);
@@ -44,7 +48,8 @@ impl RunDir {
         }
         clean();
         self::empty(dir).with_context(|| format!("empty {}", dir.display()))?;
-        // The database's user must be able to reach its own directory inside.
+        // Opened to all users: the database runs as another user and must reach its own directory
+        // inside.
         fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
             .with_context(|| format!("open {}", dir.display()))?;
         Ok(Self { _lock: lock })

@@ -1,15 +1,15 @@
-//! One place in the rack.
+//! A place in the rack.
 
 use std::sync::Arc;
 
 use crate::bmc::Bmc;
 use crate::machine::Machine;
 
-/// One place in the rack: a machine, and its BMC if it has one.
+/// A place in the rack: a machine, and a BMC if the machine has a BMC.
 #[derive(Debug)]
 pub struct Slot {
-    /// The machine.
+    /// The machine of the place.
     pub machine: Arc<Machine>,
-    /// Its BMC.
+    /// The BMC of the machine; `None` for manual power.
     pub bmc: Option<Bmc>,
 }

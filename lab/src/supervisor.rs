@@ -1,4 +1,5 @@
-//! Keeping a daemon running, as a service manager would: whoever asks it to shut down gets a fresh one.
+//! Keeps a daemon running, as a service manager does: a daemon that ends, for any reason, is
+//! started again.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -13,13 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::LabError;
 
-/// Starts before the supervisor gives up; a daemon that cannot run must not spin.
+/// Maximum number of starts before the supervisor gives up, so that a broken daemon cannot restart
+/// forever.
 const MAX_STARTS: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(300);
-/// How long a daemon may take to end when asked.
+/// Time limit for a daemon to end after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A daemon that is kept running; dropping it ends the daemon a little later.
+/// A daemon under supervision. Dropping the value ends the daemon shortly after.
 #[derive(Debug)]
 pub(crate) struct Supervised {
     restart: Arc<Notify>,
@@ -28,7 +30,7 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// Starts it, and starts it again whenever it ends, until `stop`.
+    /// Starts the daemon, and restarts the daemon after every end, until `stop` is cancelled.
     pub(crate) fn start(
         name: &'static str,
         stop: CancellationToken,
@@ -54,15 +56,16 @@ impl Supervised {
         })
     }
 
-    /// Ends it and starts it again; returns at once.
+    /// Requests a restart of the daemon; returns at once, before the restart.
     pub(crate) fn restart(&self) {
         self.restart.notify_one();
     }
 
-    /// Ends it for good.
+    /// Ends the daemon for good and waits for the end.
     pub(crate) async fn close(mut self) {
         self.stop.cancel();
-        // The task ends within the grace; when it was aborted with its runtime there is nothing left to end.
+        // The task ends within the grace period. An error means that the runtime aborted the task,
+        // and the daemon is already gone.
         let _ = (&mut self.task).await;
     }
 }
@@ -91,7 +94,8 @@ async fn supervise(
                 return;
             }
         }
-        // Killed because the rack is going: nothing may start in it any more.
+        // Return if `stop` is cancelled during the pause: no daemon may start while the rack is
+        // being taken down.
         if stop
             .run_until_cancelled(tokio::time::sleep(PAUSE))
             .await
@@ -109,10 +113,10 @@ async fn supervise(
     tracing::error!(name, "a daemon ended {MAX_STARTS} times and is left ended");
 }
 
-/// Asks politely, then not.
+/// Sends SIGTERM, and SIGKILL after the grace period.
 async fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
     if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
-        // A daemon that ended in between is what is wanted.
+        // An error only means that the daemon ended in between.
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
     match tokio::time::timeout(GRACE, child.wait()).await {

@@ -1,4 +1,5 @@
-//! The rack's switch as its neighbours hear it: a real lldpd (Debian 12: 1.0.16) that announces a port of `leaf1` on every tap, and nowhere else.
+//! The rack's switch as seen by its LLDP neighbours. A real lldpd (Debian 12: 1.0.16) announces a
+//! port of `leaf1` on every tap, and on no other interface.
 
 use std::fs;
 use std::path::Path;
@@ -11,11 +12,11 @@ use crate::plan::MachinePlan;
 use crate::rack::{Enclosure, Netns, Rack, taps};
 use crate::supervisor::Supervised;
 
-/// The name that it announces.
+/// The announced name of the switch.
 pub const NAME: &str = "leaf1";
-/// Where its configuration is, in a `/run` of its own.
+/// Path of the configuration, inside a private `/run`.
 const CONF: &str = "/run/switch.conf";
-/// So often it speaks, in seconds; switches do so every 30.
+/// Interval between announcements in seconds; real switches announce every 30 seconds.
 const EVERY_S: u8 = 2;
 
 /// A running switch.
@@ -25,8 +26,9 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Starts it. Every card of every machine is in the port that [`port`] says, but the first cards of the machines at the two `crossed` places are
-    /// in each other's.
+    /// Starts the switch. Every card of every machine is in the port given by [`port`], with an
+    /// exception for tests of cabling. The first cards of the machines at the two `crossed` places
+    /// are in each other's ports.
     pub fn start(
         rack: &Rack,
         machines: &[MachinePlan],
@@ -34,7 +36,8 @@ impl Switch {
     ) -> Result<Self, LabError> {
         let dir = rack.dir.join("switch");
         fs::create_dir_all(&dir).map_err(io(format!("make {}", dir.display())))?;
-        // Who reads it is not root, and may not enter the rack's directory.
+        // The configuration is a file in the private `/run`, because lldpd does not run as root and
+        // cannot enter the rack's directory.
         let files = vec![(CONF.into(), configuration(machines, crossed))];
         let enclosure = Enclosure {
             files,
@@ -45,13 +48,14 @@ impl Switch {
         })
     }
 
-    /// Ends it. The rack's closing would, too.
+    /// Ends the switch. Closing the rack also ends the switch.
     pub async fn close(self) {
         self.lldpd.close().await;
     }
 }
 
-/// The port that a machine's card belongs in, by its place in the rack: the first cards in one row, the second in another.
+/// Returns the correct port for a machine's card, by the machine's place in the rack. The first
+/// cards are in a row of ports, the second cards in another row.
 pub fn port(machine: usize, card: usize) -> String {
     format!("Ethernet{}/{}", card + 1, machine + 1)
 }
@@ -86,14 +90,14 @@ fn start(
         let said = fs::File::create(&path).map_err(io(format!("make {}", path.display())))?;
         let also = said.try_clone().map_err(io("share a log"))?;
         let mut command = Command::new("lldpd");
-        // In the foreground, on the taps alone, by this configuration alone.
+        // Run in the foreground, on the taps only, with this configuration only.
         command.args(["-d", "-I", "tap*", "-O", CONF]);
         command
             .stdin(Stdio::null())
             .stdout(said)
             .stderr(also)
             .kill_on_drop(true);
-        // With a /run of its own its socket is nobody else's.
+        // With a private `/run`, the lldpd socket is separate from any other lldpd's.
         netns.spawn_enclosed(&enclosure, command)
     }
 }

@@ -1,4 +1,5 @@
-//! What can be changed through a BMC. Power acts are answered at once and happen a little later, as on real ones.
+//! Writes accepted by the BMC: log in, power, boot override, accounts and updates. A power reset is
+//! answered at once and happens a little later, as on a real BMC.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,22 +18,22 @@ use crate::machine::firmware::{BootOverride, OverrideEnabled, OverrideTarget};
 use crate::machine::oracle::Cause;
 use crate::machine::{Machine, PowerState};
 
-/// How long the BMC is away when it restarts.
+/// How long the BMC answers 503 after a manager reset.
 const RESTART: Duration = Duration::from_secs(3);
 
-/// A write.
+/// A write request: the method, the JSON document and the user.
 pub(crate) struct Act<'a> {
     pub(crate) service: &'a Arc<Service>,
-    /// Who asks; nobody only when logging in.
+    /// The logged-in account; `None` only for the login request.
     pub(crate) user: Option<String>,
     pub(crate) method: &'a Method,
     pub(crate) document: Value,
-    /// Every credential is wrong, as after a change of password behind the client's back.
+    /// Whether to reject every credential, as after a password change made without the client.
     pub(crate) all_wrong: bool,
 }
 
 impl Act<'_> {
-    /// Does it, or returns nothing when there is no such write.
+    /// Performs the write; returns `None` if the path and method allow no write.
     pub(crate) async fn perform(&self, segments: &[&str]) -> Option<Reply> {
         match (self.method, segments) {
             (&Method::POST, ["v1", "SessionService", "Sessions"]) => Some(self.log_in()),

@@ -1,4 +1,5 @@
-//! A BMC's TLS identity: self-signed, made once, kept, so that a client may pin it.
+//! The TLS identity of a BMC: a self-signed certificate, made once and kept on disk so that a
+//! client can pin the certificate.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -11,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::error::{LabError, io};
 
-/// Reads or makes the identity; returns it with the SHA-256 of the certificate.
+/// Reads or makes the identity; returns the TLS configuration and the SHA-256 of the certificate.
 pub(crate) fn load_or_make(
     dir: &Path,
     address: Ipv4Addr,
@@ -20,7 +21,7 @@ pub(crate) fn load_or_make(
     if !certificate_path.exists() {
         let made = rcgen::generate_simple_self_signed(vec![address.to_string()])
             .map_err(|error| broken(&error))?;
-        // The certificate last: where it is, the key is.
+        // Writes the certificate last: an existing certificate proves that the key exists.
         fs::write(&key_path, made.signing_key.serialize_der()).map_err(io("write a BMC's key"))?;
         fs::write(&certificate_path, made.cert.der()).map_err(io("write a BMC's certificate"))?;
     }

@@ -9,14 +9,14 @@ use crate::machine::PowerState;
 
 const CHASSIS: &str = "/redfish/v1/Chassis/1";
 const MANAGER: &str = "/redfish/v1/Managers/1";
-/// Events one page of the log holds.
+/// Maximum number of events on a page of the log.
 const PAGE: usize = 100;
 
-/// What the machine's sensors read now: watts, and inlet temperature in degrees Celsius.
+/// Returns the sensor readings now: power in watts, and inlet temperature in degrees Celsius.
 fn readings(service: &Service) -> (u32, u32) {
     match service.machine.power() {
         PowerState::Off => (9, 21),
-        // More than idle, and never twice quite the same.
+        // More power than idle; the value changes every second, as on a real sensor.
         PowerState::On => (
             180 + u32::try_from(service.started.elapsed().as_secs() % 40).unwrap_or(0),
             27,
@@ -24,7 +24,7 @@ fn readings(service: &Service) -> (u32, u32) {
     }
 }
 
-/// The resource under `/redfish/v1/Chassis`.
+/// The resource at a path below `/redfish/v1/Chassis`.
 pub(crate) fn chassis(service: &Service, segments: &[&str]) -> Option<Value> {
     let (watts, celsius) = readings(service);
     match segments {
@@ -102,7 +102,7 @@ fn sensor(id: &str, kind: &str, reading: u32, units: &str) -> Value {
     })
 }
 
-/// The resource under `/redfish/v1/Managers`.
+/// The resource at a path below `/redfish/v1/Managers`.
 pub(crate) fn managers(service: &Service, segments: &[&str], query: &str) -> Option<Value> {
     match segments {
         [] => Some(collection(
@@ -143,12 +143,13 @@ fn manager(service: &Service) -> Value {
     })
 }
 
-/// The BMC's own UUID: the system's with one bit turned.
+/// The UUID of the BMC: the UUID of the system with bit 64 flipped.
 pub(crate) fn uuid(service: &Service) -> Uuid {
     Uuid::from_u128(service.machine.plan.uuid.as_u128() ^ 1 << 64)
 }
 
-/// The event log, which hangs under the system and the manager alike; `base` is the collection's path.
+/// The event log, listed under the system and under the manager; `base` is the path of the
+/// collection.
 pub(crate) fn logs(service: &Service, base: &str, segments: &[&str], query: &str) -> Option<Value> {
     let log = format!("{base}/EventLog");
     match segments {
@@ -176,7 +177,7 @@ pub(crate) fn logs(service: &Service, base: &str, segments: &[&str], query: &str
     }
 }
 
-/// One page of events, oldest first; `$skip` and `$top` as in DSP0266 section 7.3.
+/// A page of events, oldest first; `$skip` and `$top` follow DSP0266 section 7.3.
 fn entries(events: &[Event], log: &str, query: &str) -> Value {
     let number = |name: &str| {
         let value = query

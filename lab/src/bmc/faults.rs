@@ -1,83 +1,83 @@
-//! Faults on request: what a BMC in a bad mood does to the requests it gets.
+//! Faults on request: the ways in which a BMC can spoil the requests it receives.
 
 use std::sync::Mutex;
 
 use http::Method;
 use serde::{Deserialize, Serialize};
 
-/// The most faults one BMC holds at once.
+/// Maximum number of active faults for a BMC.
 const MAX_FAULTS: usize = 32;
 
-/// A fault that waits for requests to spoil.
+/// A fault that is active until its request count is used up or the faults are cleared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What happens to a request it takes.
+    /// The effect on a matching request.
     pub kind: FaultKind,
-    /// How many requests it takes; without, all until it is cleared.
+    /// Number of requests to spoil; `None` means every request until the fault is cleared.
     #[serde(default)]
     pub requests: Option<u32>,
-    /// Only requests whose path starts so.
+    /// Spoil only requests whose path starts with this prefix.
     #[serde(default)]
     pub path_prefix: Option<String>,
-    /// Only requests of this method, in capitals.
+    /// Spoil only requests of this HTTP method, written in capitals.
     #[serde(default)]
     pub method: Option<String>,
 }
 
-/// What happens to a request.
+/// The effect of a fault on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fault", rename_all = "snake_case")]
 pub enum FaultKind {
-    /// It is taken and never answered.
+    /// The request is read but never answered; the connection closes after ten minutes.
     Hang,
-    /// 503 with `Retry-After`.
+    /// The answer is 503 with a `Retry-After` header.
     Status503 {
-        /// Seconds to wait, as told to the client.
+        /// The seconds in `Retry-After`.
         retry_after_s: u32,
     },
-    /// A write is answered 204 and nothing is done. Reads pass by.
+    /// A write is answered with 204 but has no effect. Reads are answered normally.
     AcceptedNothingHappens,
-    /// It is done, and the connection is closed without an answer.
+    /// The request is performed, then the connection is closed without an answer.
     LostReply,
-    /// The answer is rubbish.
+    /// The answer is not a valid Redfish document.
     Garbage {
-        /// Of which sort.
+        /// The kind of invalid answer.
         shape: Garbage,
     },
-    /// The account's password is no longer the one the client knows; every credential is wrong.
+    /// The account's password no longer matches the client's copy: every credential is rejected.
     PasswordChanged,
-    /// The answer comes late.
+    /// The answer is delayed.
     Slow {
-        /// By this many milliseconds, at most ten minutes.
+        /// Delay in milliseconds, at most ten minutes.
         ms: u64,
     },
-    /// An update's task stays under way.
+    /// The task of an update stays in the state `Running`.
     UpdateNeverEnds,
-    /// An update's task ends badly, and says why.
+    /// The task of an update ends in `Exception`, with a message that gives the reason.
     UpdateFails,
-    /// An update is called done, and the version stays what it was.
+    /// An update is reported as `Completed`, but the version stays the same.
     UpdateChangesNothing,
-    /// BIOS settings are taken, and never hold.
+    /// BIOS settings are accepted but never applied.
     SettingsDropped,
 }
 
-/// Sorts of rubbish.
+/// The kinds of invalid answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Garbage {
     /// 200 with a body that is not JSON.
     BadJson,
-    /// 200 whose body ends before its announced length.
+    /// 200 with a body shorter than its announced length.
     Truncated,
     /// 200 with 32 MiB of valid JSON.
     Huge,
-    /// 200 with JSON nested 100,000 deep.
+    /// 200 with JSON nested 100,000 levels deep.
     Deep,
 }
 
 impl Fault {
-    /// A fault for every request until it is cleared.
+    /// Builds a fault that applies to every request until the faults are cleared.
     pub fn always(kind: FaultKind) -> Self {
         Self {
             kind,
@@ -87,7 +87,7 @@ impl Fault {
         }
     }
 
-    /// A fault for the next `requests` requests.
+    /// Builds a fault that applies to the next `requests` matching requests.
     pub fn next(requests: u32, kind: FaultKind) -> Self {
         Self {
             requests: Some(requests),
@@ -95,7 +95,7 @@ impl Fault {
         }
     }
 
-    /// The same fault, only for paths that start so.
+    /// Restricts the fault to paths starting with `path_prefix`.
     pub fn at(self, path_prefix: &str) -> Self {
         Self {
             path_prefix: Some(path_prefix.to_owned()),
@@ -103,7 +103,7 @@ impl Fault {
         }
     }
 
-    /// The same fault, only for this method.
+    /// Restricts the fault to requests of this method.
     pub fn on(self, method: &str) -> Self {
         Self {
             method: Some(method.to_owned()),
@@ -111,7 +111,7 @@ impl Fault {
         }
     }
 
-    /// Whether it spoils what happens behind the requests.
+    /// Whether the fault acts inside an update or a settings change, behind the HTTP requests.
     fn inside(&self) -> bool {
         matches!(
             self.kind,
@@ -141,12 +141,12 @@ impl Fault {
     }
 }
 
-/// The faults of one BMC, oldest first.
+/// The faults of a BMC, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Mutex<Vec<Fault>>);
 
 impl Faults {
-    /// Adds one; the oldest goes when there are too many.
+    /// Adds a fault; removes the oldest fault first when the list is full.
     pub(crate) fn inject(&self, fault: Fault) {
         let mut faults = self.lock();
         if faults.len() == MAX_FAULTS {
@@ -155,22 +155,23 @@ impl Faults {
         faults.push(fault);
     }
 
-    /// Removes all.
+    /// Removes all faults.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 
-    /// The faults in force.
+    /// Returns the active faults.
     pub(crate) fn list(&self) -> Vec<Fault> {
         self.lock().clone()
     }
 
-    /// The fault that takes this request, counted down.
+    /// Finds the first fault that matches this request and counts the request against the fault.
     pub(crate) fn take(&self, method: &Method, path: &str) -> Option<FaultKind> {
         self.take_by(|fault| fault.takes(method, path))
     }
 
-    /// Whether such a fault spoils what is about to happen behind the requests; counted down.
+    /// Whether a fault of this kind is active inside the BMC; each call that finds the fault counts
+    /// as a request.
     pub(crate) fn take_inside(&self, kind: &FaultKind) -> bool {
         self.take_by(|fault| fault.kind == *kind).is_some()
     }

@@ -1,9 +1,9 @@
-//! The machine's firmware interface, in Redfish's words.
+//! The firmware interface of the machine, by the Redfish name.
 
 use super::Service;
 use crate::plan::FirmwareKind;
 
-/// Redfish's word for the machine's firmware interface.
+/// The Redfish name of the machine's firmware interface, used as the boot mode.
 pub(crate) fn boot_mode(service: &Service) -> &'static str {
     match service.machine.plan.firmware {
         FirmwareKind::Bios => "Legacy",
@@ -11,7 +11,7 @@ pub(crate) fn boot_mode(service: &Service) -> &'static str {
     }
 }
 
-/// What the firmware calls itself when it is new; the versions are Debian 12's.
+/// The BIOS version of a new machine, as packaged in Debian 12.
 pub(crate) fn factory_bios(service: &Service) -> &'static str {
     match service.machine.plan.firmware {
         FirmwareKind::Bios => "SeaBIOS 1.16.2",

@@ -1,4 +1,5 @@
-//! What a BMC remembers without power: its accounts, its event log, firmware and settings, in `bmc.json`.
+//! The non-volatile memory of a BMC in `bmc.json`: accounts, event log, firmware versions and
+//! settings.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +12,10 @@ use crate::error::{LabError, io};
 use crate::files::write_atomically;
 use crate::plan::BmcPlan;
 
-/// Entries the event log holds; the oldest go first.
+/// Maximum number of entries in the event log; a new entry removes the oldest.
 const MAX_EVENTS: usize = 500;
 
-/// An account.
+/// A user account of the BMC.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Account {
     pub(crate) id: u32,
@@ -27,15 +28,15 @@ pub(crate) struct Account {
 /// An entry of the event log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Counts from 1 over the BMC's life.
+    /// Number of the event; counts from 1 over the life of the BMC.
     pub id: u64,
-    /// When.
+    /// When the event happened.
     pub created: Timestamp,
     /// Redfish severity: `OK`, `Warning` or `Critical`.
     pub severity: String,
-    /// Which kind of event.
+    /// The kind of event, as a Redfish message id.
     pub message_id: String,
-    /// In words.
+    /// The text for a person.
     pub message: String,
 }
 
@@ -48,7 +49,7 @@ struct Contents {
     hardware: Hardware,
 }
 
-/// The memory of one BMC.
+/// The memory of a BMC and the path of its file.
 #[derive(Debug)]
 pub(crate) struct Memory {
     path: PathBuf,
@@ -56,7 +57,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Reads what an earlier run left, or starts as from the factory.
+    /// Reads the state left by an earlier run, or starts with the factory state.
     pub(crate) fn open(dir: &Path, plan: &BmcPlan) -> Result<Self, LabError> {
         let path = dir.join("bmc.json");
         let mut contents: Contents = match std::fs::read(&path) {
@@ -80,12 +81,12 @@ impl Memory {
         Ok(Self { path, contents })
     }
 
-    /// The accounts.
+    /// Returns the accounts.
     pub(crate) fn accounts(&self) -> &[Account] {
         &self.contents.accounts
     }
 
-    /// Changes an account's password; false when there is no such account.
+    /// Changes the password of an account; returns false when the account does not exist.
     pub(crate) fn set_password(&mut self, id: u32, password: Secret) -> Result<bool, LabError> {
         let Some(account) = self
             .contents
@@ -99,24 +100,24 @@ impl Memory {
         write_atomically(&self.path, &self.contents).map(|()| true)
     }
 
-    /// The event log, oldest first.
+    /// Returns the event log, oldest first.
     pub(crate) fn events(&self) -> &[Event] {
         &self.contents.events
     }
 
-    /// What updates and settings changed.
+    /// Returns the firmware versions and settings changed since the factory.
     pub(crate) fn hardware(&self) -> &Hardware {
         &self.contents.hardware
     }
 
-    /// Changes it, durably.
+    /// Changes the firmware state and saves the file.
     pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Hardware) -> T) -> T {
         let changed = change(&mut self.contents.hardware);
         self.save();
         changed
     }
 
-    /// Adds an event.
+    /// Adds an event to the log and saves the file.
     pub(crate) fn log(
         &mut self,
         created: Timestamp,
@@ -140,7 +141,7 @@ impl Memory {
         self.save();
     }
 
-    /// Empties the event log; ids go on.
+    /// Empties the event log; event ids continue from the last value.
     pub(crate) fn clear_events(&mut self) {
         self.contents.events.clear();
         self.save();

@@ -1,19 +1,20 @@
-//! A Redfish service (DSP0266) for one machine: TLS with a certificate of its own, accounts and sessions, and a machine behind
-//! it that really changes. It keeps its accounts and event log over restarts of the lab, and misbehaves on request.
+//! A Redfish service (DSP0266) for a machine: TLS with its own certificate, accounts and sessions,
+//! and real effects on the machine behind the service. Accounts and event log survive restarts of
+//! the lab. Faults can be injected on request.
 
 mod access; // Basic, sessions, lock-out
-mod actions; // What can be changed
-mod certificate; // Its TLS identity
+mod actions; // Writes: power, boot, accounts
+mod certificate; // The TLS identity
 mod enclosure; // Chassis, sensors and manager
 pub mod faults; // Misbehaviour on request
-mod interface; // The firmware interface, in Redfish\'s words
+mod interface; // The firmware interface, by its Redfish name
 mod memory; // Accounts and event log
 mod reply; // Answers and errors
 mod serve; // Connections, limits, faults
 mod services; // Session, account and task services
-mod systems; // The computer system and what is in it
-mod tree; // Which path is which resource
-mod update; // Firmware and BIOS that change
+mod systems; // The computer system and its parts
+mod tree; // Maps paths to resources
+mod update; // Firmware and BIOS updates that take effect
 
 #[cfg(test)]
 mod tests;
@@ -39,18 +40,18 @@ use access::Access;
 use faults::{Fault, Faults};
 use memory::Memory;
 
-/// A running BMC; dropping it closes its listener and connections.
+/// A running BMC; dropping the value closes the listener and the connections.
 #[derive(Debug)]
 pub struct Bmc {
-    /// Where it listens.
+    /// The address and port of the listener.
     pub address: SocketAddr,
-    /// SHA-256 of its certificate in DER, which stays the same over restarts.
+    /// SHA-256 of the certificate in DER; stays the same over restarts.
     pub fingerprint: Digest,
     service: Arc<Service>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
-/// What the service answers from.
+/// The state shared by all connections of a BMC.
 #[derive(Debug)]
 pub(crate) struct Service {
     machine: Arc<Machine>,
@@ -59,14 +60,15 @@ pub(crate) struct Service {
     access: Mutex<Access>,
     faults: Faults,
     started: Instant,
-    /// Where it fetches images, when not where the lab itself is.
+    /// The network namespace used to fetch images; `None` means the namespace of the lab.
     netns: Option<Netns>,
-    /// While the BMC itself restarts it answers nobody.
+    /// Until this instant the BMC answers every request with 503, because the BMC itself restarts.
     restarting_until: Mutex<Option<Instant>>,
 }
 
 impl Bmc {
-    /// Serves the machine on `listener`, which may belong to another network namespace: `netns`, where it also fetches images.
+    /// Serves the machine on `listener`. `netns` is the network namespace used to fetch images,
+    /// usually the namespace of the listener.
     pub fn start(
         machine: Arc<Machine>,
         plan: &BmcPlan,
@@ -106,22 +108,23 @@ impl Bmc {
         })
     }
 
-    /// Makes it misbehave.
+    /// Adds a fault.
     pub fn inject(&self, fault: Fault) {
         self.service.faults.inject(fault);
     }
 
-    /// Ends all misbehaviour.
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         self.service.faults.clear();
     }
 
-    /// The misbehaviour in force.
+    /// Returns the active faults.
     pub fn faults(&self) -> Vec<Fault> {
         self.service.faults.list()
     }
 
-    /// The name of its first account and the password that works now, whoever set it.
+    /// Returns the name of the first account and its current password, including a password set by
+    /// a client.
     pub fn credentials(&self) -> (String, Secret) {
         let memory = self.service.memory();
         let account = memory
@@ -131,22 +134,22 @@ impl Bmc {
         (account.user.clone(), account.password.clone())
     }
 
-    /// The version of a component, `BMC` or `BIOS`, now.
+    /// Returns the current version of a component, `BMC` or `BIOS`.
     pub fn version(&self, component: &str) -> String {
         update::version(&self.service, component)
     }
 
-    /// What a BIOS attribute is set to now; `None` when it was left as the factory had it.
+    /// Returns the current value of a BIOS attribute; `None` means the factory value.
     pub fn setting(&self, attribute: &str) -> Option<Value> {
         self.service.memory().hardware().setting(attribute)
     }
 
-    /// Its event log, oldest first.
+    /// Returns the event log, oldest first.
     pub fn events(&self) -> Vec<Event> {
         self.service.memory().events().to_vec()
     }
 
-    /// How often an account got locked since the BMC started.
+    /// Returns the number of account lock-outs since the BMC started.
     pub fn lockouts(&self) -> u32 {
         self.service.access().lockouts
     }
@@ -171,7 +174,7 @@ impl Service {
     }
 }
 
-/// Copies the machine's power events into the event log, as a BMC's sensors would.
+/// Copies the machine's power events into the event log, as the sensors of a BMC do.
 async fn log_power(service: Arc<Service>) {
     let mut entries = service.machine.subscribe();
     loop {
@@ -216,7 +219,7 @@ async fn log_power(service: Arc<Service>) {
                 "SystemFailed",
                 why.chars().take(500).collect::<String>(),
             ),
-            // A real BMC does not see what the lab does to the machine.
+            // A real BMC cannot see faults inflicted by the lab on the machine.
             Happening::Fault { .. } => {}
         }
     }

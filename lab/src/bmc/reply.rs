@@ -1,10 +1,11 @@
-//! Redfish answers: resources with ETags, and errors in the shape of DSP0266 section 8.6 with messages of the Base registry.
+//! Redfish answers: resources with ETags, and errors in the format of DSP0266 section 8.6 with
+//! messages from the Base registry.
 
 use http::{StatusCode, header};
 use muster_core::values::Digest;
 use serde_json::{Value, json};
 
-/// An answer, before it is put on the wire.
+/// An answer before serialization to HTTP.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -13,7 +14,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// A resource, with its ETag.
+    /// A 200 answer with a resource and its ETag.
     pub(crate) fn resource(body: Value) -> Self {
         let headers = vec![(header::ETAG.as_str(), etag(&body))];
         Self {
@@ -23,7 +24,7 @@ impl Reply {
         }
     }
 
-    /// Done, and nothing to say.
+    /// A 204 answer: the write succeeded and there is no body.
     pub(crate) fn no_content() -> Self {
         Self {
             status: StatusCode::NO_CONTENT,
@@ -32,7 +33,7 @@ impl Reply {
         }
     }
 
-    /// A new resource at `location`.
+    /// A 201 answer for a new resource at `location`.
     pub(crate) fn created(location: &str, body: Value) -> Self {
         let headers = vec![(header::LOCATION.as_str(), location.to_owned())];
         Self {
@@ -49,7 +50,7 @@ impl Reply {
     }
 }
 
-/// The ETag of a resource as it is now.
+/// The ETag of a resource in its current state: a weak tag from a hash of the body.
 pub(crate) fn etag(body: &Value) -> String {
     format!(
         "W/\"{}\"",
@@ -57,7 +58,7 @@ pub(crate) fn etag(body: &Value) -> String {
     )
 }
 
-/// An error answer: status, message id of the Base registry, text, and what to do.
+/// An error answer: HTTP status, message id in the Base registry, message text, and resolution.
 pub(crate) fn error(status: StatusCode, id: &str, message: &str, resolution: &str) -> Reply {
     let message_id = format!("Base.1.13.{id}");
     let severity = if status.is_server_error() {
@@ -84,7 +85,7 @@ pub(crate) fn error(status: StatusCode, id: &str, message: &str, resolution: &st
     }
 }
 
-/// No such resource.
+/// A 404 answer: the resource does not exist.
 pub(crate) fn not_found(path: &str) -> Reply {
     let message = format!("The resource at the URI {path} was not found.");
     error(
@@ -95,7 +96,7 @@ pub(crate) fn not_found(path: &str) -> Reply {
     )
 }
 
-/// A property or parameter with a value outside its list.
+/// A 400 answer: the value of a property or parameter is outside its allowed list.
 pub(crate) fn not_in_list(property: &str, value: &Value) -> Reply {
     let message = format!(
         "The value {value} for the property {property} is not in the list of acceptable values."
@@ -108,7 +109,7 @@ pub(crate) fn not_in_list(property: &str, value: &Value) -> Reply {
     )
 }
 
-/// A property that cannot be set.
+/// A 400 answer: the property is read-only.
 pub(crate) fn not_writable(property: &str) -> Reply {
     let message =
         format!("The property {property} is a read only property and cannot be assigned a value.");
@@ -120,7 +121,7 @@ pub(crate) fn not_writable(property: &str) -> Reply {
     )
 }
 
-/// A required property that is missing.
+/// A 400 answer: a required property is missing.
 pub(crate) fn missing(property: &str) -> Reply {
     let message = format!(
         "The property {property} is a required property and must be included in the request."
@@ -133,7 +134,7 @@ pub(crate) fn missing(property: &str) -> Reply {
     )
 }
 
-/// A method the resource does not have.
+/// A 405 answer: the resource does not support the method; `allow` lists the supported methods.
 pub(crate) fn not_allowed(allow: &'static str) -> Reply {
     let text = "The HTTP method is not allowed on this resource.";
     error(
@@ -145,7 +146,7 @@ pub(crate) fn not_allowed(allow: &'static str) -> Reply {
     .with("allow", allow)
 }
 
-/// An action the machine cannot take in its present state.
+/// A 409 answer: the machine cannot perform the action in its present state.
 pub(crate) fn conflict(message: &str) -> Reply {
     error(
         StatusCode::CONFLICT,
@@ -155,7 +156,7 @@ pub(crate) fn conflict(message: &str) -> Reply {
     )
 }
 
-/// Something inside the BMC broke.
+/// A 500 answer: an operation inside the BMC failed.
 pub(crate) fn internal(message: &str) -> Reply {
     error(
         StatusCode::INTERNAL_SERVER_ERROR,
@@ -165,7 +166,7 @@ pub(crate) fn internal(message: &str) -> Reply {
     )
 }
 
-/// A collection with members at `path/NAME`.
+/// A collection resource with members at `path/NAME`.
 pub(crate) fn collection(path: &str, kind: &str, members: &[String]) -> Value {
     let links: Vec<Value> = members
         .iter()

@@ -1,4 +1,5 @@
-//! A BMC on the wire: TLS, HTTP/1.1, limits on everything, and the faults that act on whole requests.
+//! The network side of a BMC: TLS, HTTP/1.1, limits on size and time, and the faults that act on
+//! whole requests.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -24,23 +25,25 @@ use super::reply::{Reply, error};
 use super::{Service, tree};
 use crate::error::{LabError, io};
 
-/// Connections at once; a BMC has little memory, and more are closed at once.
+/// Maximum number of open connections. A BMC has little memory, so any further connection is closed
+/// at once.
 const MAX_CONNECTIONS: usize = 32;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest request body, in bytes.
+/// Maximum size of a request body, in bytes.
 const MAX_BODY: usize = 64 << 10;
-/// How long "never" is: longer than any client's patience.
+/// Duration of "never", longer than the timeout of any client.
 const NEVER: Duration = Duration::from_secs(600);
 
-/// The connection is closed without an answer.
+/// The error that closes a connection without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer is lost on purpose")]
 struct Lost;
 
 type Body = BoxBody<Bytes, Lost>;
 
-/// Takes over a listener made elsewhere.
+/// Makes a listener from elsewhere non-blocking and hands the listener to tokio; returns its
+/// address too.
 pub(crate) fn adopt(listener: StdListener) -> Result<(TcpListener, SocketAddr), LabError> {
     listener
         .set_nonblocking(true)
@@ -54,7 +57,7 @@ pub(crate) fn adopt(listener: StdListener) -> Result<(TcpListener, SocketAddr), 
     ))
 }
 
-/// Serves until dropped.
+/// Accepts connections until the future is dropped.
 pub(crate) async fn run(listener: TcpListener, tls: Arc<ServerConfig>, service: Arc<Service>) {
     let acceptor = TlsAcceptor::from(tls);
     let mut connections = JoinSet::new();
@@ -74,7 +77,7 @@ pub(crate) async fn run(listener: TcpListener, tls: Arc<ServerConfig>, service: 
 }
 
 async fn serve(stream: TcpStream, acceptor: TlsAcceptor, service: Arc<Service>) {
-    // What goes wrong with one client's connection is that client's to notice.
+    // Errors on a client's connection are not logged here: the client reports them.
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await
     else {
         return;
@@ -195,7 +198,7 @@ fn rubbish(shape: Garbage) -> Response<Body> {
     let mut response = Response::new(match shape {
         Garbage::BadJson => whole(start),
         Garbage::Truncated => {
-            // The pause lets the head and the first bytes out before the connection breaks.
+            // The pause lets the headers and the first bytes leave before the connection breaks.
             let broken = futures::stream::once(async {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 Err(Lost)

@@ -1,4 +1,4 @@
-//! The service root and the services beside the hardware: sessions, accounts, tasks.
+//! The service root and the services beside the hardware: sessions, accounts, updates and tasks.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ const ACCOUNTS: &str = "/redfish/v1/AccountService/Accounts";
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 const ROLE: &str = "/redfish/v1/AccountService/Roles/Administrator";
 
-/// The service root.
+/// The service root, readable without login.
 pub(crate) fn root(service: &Service) -> Value {
     let link = |name: &str| json!({"@odata.id": format!("/redfish/v1/{name}")});
     json!({
@@ -34,7 +34,7 @@ pub(crate) fn root(service: &Service) -> Value {
     })
 }
 
-/// The other resources under `/redfish/v1`.
+/// The resource at any other path below `/redfish/v1`.
 pub(crate) fn resource(service: &Service, segments: &[&str]) -> Option<Value> {
     match segments {
         ["SessionService", rest @ ..] => session_resource(service, rest),
@@ -121,7 +121,7 @@ fn account_resource(service: &Service, segments: &[&str]) -> Option<Value> {
     }
 }
 
-/// A session, without its token.
+/// A session resource, without the session token.
 pub(crate) fn session(id: u64, user: &str) -> Value {
     json!({
         "@odata.id": format!("{SESSIONS}/{id}"),
@@ -148,7 +148,7 @@ fn account_service(service: &Service) -> Value {
     })
 }
 
-/// An account; its password always reads as null.
+/// An account resource; the password always reads as null.
 fn account(account: &Account) -> Value {
     json!({
         "@odata.id": format!("{ACCOUNTS}/{}", account.id),

@@ -1,4 +1,4 @@
-//! The computer system: identity, power, boot override, and the parts in it as far as a BMC sees them.
+//! The computer system: identity, power, boot override, and the parts visible to the BMC.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::machine::PowerState;
 use crate::plan::DiskKind;
 
 const SYSTEM: &str = "/redfish/v1/Systems/1";
-/// What the reset action takes.
+/// Values accepted by the reset action.
 pub(crate) const RESET_TYPES: [&str; 7] = [
     "On",
     "ForceOff",
@@ -19,10 +19,10 @@ pub(crate) const RESET_TYPES: [&str; 7] = [
     "PowerCycle",
     "PushPowerButton",
 ];
-/// What the boot override takes.
+/// Values accepted as boot override target.
 pub(crate) const BOOT_TARGETS: [&str; 3] = ["None", "Pxe", "Hdd"];
 
-/// The resource under `/redfish/v1/Systems`.
+/// The resource at a path below `/redfish/v1/Systems`.
 pub(crate) fn resource(service: &Service, segments: &[&str], query: &str) -> Option<Value> {
     match segments {
         [] => Some(collection(

@@ -1,4 +1,4 @@
-//! Which path is which resource, and which method does what there.
+//! The resource tree: maps each path to a resource, and each method to a read or a write.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::reply::{self, Reply, error, etag};
 use super::{Service, actions, enclosure, services, systems};
 
-/// Whether a request needs no login: the service root (DSP0266 section 13.3.2) and logging in.
+/// Whether a request needs no login: reading the service root (DSP0266 section 13.3.2) and creating
+/// a session.
 pub(crate) fn is_open(method: &Method, path: &str) -> bool {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let root = matches!(path, "/redfish" | "/redfish/v1");
@@ -16,7 +17,7 @@ pub(crate) fn is_open(method: &Method, path: &str) -> bool {
     (reads && root) || login
 }
 
-/// Answers a request of `user`, who is nobody only where [`is_open`] says so.
+/// Answers a request of `user`; `user` is `None` only for requests accepted by [`is_open`].
 pub(crate) async fn dispatch(
     service: &Arc<Service>,
     user: Option<String>,
@@ -75,7 +76,8 @@ fn read(request: &Parts, resource: Value) -> Reply {
     }
 }
 
-/// The refusal of a write meant for an older state of the resource.
+/// Rejects a write with 412 if its `If-Match` names an older state of the resource; else returns
+/// `None`.
 fn stale(request: &Parts, resource: &Value) -> Option<Reply> {
     let wanted = request.headers.get(header::IF_MATCH)?;
     let fits = wanted == "*" || wanted.as_bytes() == etag(resource).as_bytes();
@@ -110,7 +112,7 @@ fn parse(method: &Method, body: &[u8]) -> Result<Value, Reply> {
     }
 }
 
-/// The resource at a path, as it is now. `query` is only used by the event log.
+/// The current resource at a path, or `None`. Only the event log uses `query`.
 fn resource(service: &Service, segments: &[&str], query: &str) -> Option<Value> {
     match segments {
         [] => Some(json!({"v1": "/redfish/v1/"})),

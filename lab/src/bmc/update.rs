@@ -1,7 +1,9 @@
-//! Firmware and BIOS that really change: updates fetched from where they are said to be, with a task to follow, and settings that hold after a boot.
-//! What is staged, pending and under way outlives the lab.
+//! Firmware updates and BIOS settings with real effect. An update fetches the image from its URI
+//! and reports progress as a task. BIOS settings apply at the next boot. Staged versions, pending
+//! settings and tasks survive a restart of the lab.
 //!
-//! An image of this lab is JSON, `{"component": "BMC", "version": "2.0.0"}`: the BMC's own holds at once, the BIOS's with the next boot.
+//! An image of this lab is JSON, `{"component": "BMC", "version": "2.0.0"}`. A BMC image applies at
+//! once, a BIOS image at the next boot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,22 +23,22 @@ const UPDATES: &str = "/redfish/v1/UpdateService";
 const INVENTORY: &str = "/redfish/v1/UpdateService/FirmwareInventory";
 const TASKS: &str = "/redfish/v1/TaskService/Tasks";
 const BIOS: &str = "/redfish/v1/Systems/1/Bios";
-/// What the BMC calls its own firmware when it is new.
+/// The BMC firmware version of a new machine.
 const FACTORY: &str = "1.0.0";
-/// Bytes of an image.
+/// Maximum size of an image, in bytes.
 const MAX_IMAGE: usize = 64 << 10;
 const FETCH: Duration = Duration::from_secs(10);
-/// Between two tenths of an update.
+/// Time between two progress steps of ten percent.
 const TENTH: Duration = Duration::from_millis(20);
-/// Tasks that are kept; the oldest go first.
+/// Number of kept tasks; a new task removes the oldest.
 const KEPT: usize = 20;
 
-/// What an update or a setting changed since the factory.
+/// The state changed by updates and settings since the factory.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Hardware {
-    /// Versions, by id of the inventory.
+    /// Current versions, by id in the firmware inventory.
     versions: BTreeMap<String, String>,
-    /// Those of the next boot.
+    /// Versions that apply at the next boot.
     staged: BTreeMap<String, String>,
     settings: BTreeMap<String, Value>,
     pending: BTreeMap<String, Value>,
@@ -44,7 +46,7 @@ pub(crate) struct Hardware {
     updates: u32,
 }
 
-/// An update.
+/// The task of an update: state, progress in percent, and message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Task {
     id: u32,
@@ -53,7 +55,7 @@ struct Task {
     message: String,
 }
 
-/// What an image holds.
+/// The content of an image: a component and its new version.
 #[derive(Debug, Deserialize)]
 struct Image {
     component: String,
@@ -61,7 +63,7 @@ struct Image {
 }
 
 impl Hardware {
-    /// What was under way when the BMC lost its power did not end well.
+    /// Ends the updates interrupted by a restart: a task still in `Running` becomes `Exception`.
     pub(crate) fn wake(mut self) -> Self {
         for task in self.tasks.iter_mut().filter(|task| task.state == "Running") {
             (task.state, task.message) = (
@@ -72,13 +74,13 @@ impl Hardware {
         self
     }
 
-    /// What a boot brings into force.
+    /// Applies staged versions and pending settings, as a boot does.
     pub(crate) fn boot(&mut self) {
         self.versions.append(&mut self.staged);
         self.settings.append(&mut self.pending);
     }
 
-    /// An attribute that was set and holds.
+    /// Returns the current value of an attribute changed since the factory; `None` means unchanged.
     pub(crate) fn setting(&self, attribute: &str) -> Option<Value> {
         self.settings.get(attribute).cloned()
     }
@@ -88,7 +90,7 @@ impl Hardware {
     }
 }
 
-/// The version of a component now.
+/// Returns the current version of a component, or the factory version.
 pub(crate) fn version(service: &Service, id: &str) -> String {
     let known = service.memory().hardware().versions.get(id).cloned();
     known.unwrap_or_else(|| {
@@ -100,7 +102,7 @@ pub(crate) fn version(service: &Service, id: &str) -> String {
     })
 }
 
-/// The resource under `/redfish/v1/UpdateService`.
+/// The resource at a path below `/redfish/v1/UpdateService`.
 pub(crate) fn updates(service: &Service, segments: &[&str]) -> Option<Value> {
     match segments {
         [] => Some(json!({
@@ -132,7 +134,7 @@ pub(crate) fn updates(service: &Service, segments: &[&str]) -> Option<Value> {
     }
 }
 
-/// The resource under `/redfish/v1/TaskService/Tasks`.
+/// The resource at a path below `/redfish/v1/TaskService/Tasks`.
 pub(crate) fn tasks(service: &Service, segments: &[&str]) -> Option<Value> {
     let memory = service.memory();
     let known = &memory.hardware().tasks;
@@ -178,7 +180,8 @@ fn task(
     })
 }
 
-/// The BIOS's resources: what holds, and what will.
+/// The BIOS resources: the current attributes, and under `Settings` the attributes of the next
+/// boot.
 pub(crate) fn bios(service: &Service, segments: &[&str]) -> Option<Value> {
     let hardware = service.memory().hardware().clone();
     let mut attributes: BTreeMap<String, Value> = settable().into();
@@ -214,7 +217,7 @@ pub(crate) fn bios(service: &Service, segments: &[&str]) -> Option<Value> {
     }
 }
 
-/// What can be set, as it is from the factory.
+/// The writable BIOS attributes with the factory values.
 fn settable() -> [(String, Value); 3] {
     [
         ("NumaNodesPerSocket", json!(1)),
@@ -224,7 +227,7 @@ fn settable() -> [(String, Value); 3] {
     .map(|(name, value)| (name.to_owned(), value))
 }
 
-/// Takes settings for the next boot.
+/// Stores settings for the next boot; rejects an unknown attribute or a value of another type.
 pub(crate) fn patch_settings(service: &Service, document: &Value) -> Reply {
     let Some(wanted) = document["Attributes"].as_object() else {
         return reply::missing("Attributes");
@@ -252,7 +255,8 @@ pub(crate) fn patch_settings(service: &Service, document: &Value) -> Reply {
     Reply::no_content()
 }
 
-/// Takes an update: answered at once, with the task to follow.
+/// Starts an update. Answers 202 at once with the location of the task, or 503 while another update
+/// runs.
 pub(crate) fn simple_update(service: &Arc<Service>, document: &Value) -> Reply {
     let Some(uri) = document["ImageURI"].as_str() else {
         return reply::missing("ImageURI");
@@ -305,7 +309,7 @@ pub(crate) fn simple_update(service: &Arc<Service>, document: &Value) -> Reply {
     }
 }
 
-/// Works through an update, as its task tells.
+/// Runs an update to its end and records the progress in the task.
 async fn run(service: &Arc<Service>, id: u32, uri: &str) {
     let faults = &service.faults;
     let ended = match fetched(service, uri).await {
@@ -368,7 +372,8 @@ fn set(service: &Service, id: u32, state: &str, percent: u32, message: &str) {
     });
 }
 
-/// From its own network, where that is another than the lab's: a socket belongs to the namespace of the thread that makes it.
+/// Fetches the image from the BMC's own network namespace, if it differs from the lab's. A socket
+/// belongs to the namespace of the thread that makes the socket.
 async fn fetched(service: &Service, uri: &str) -> Result<Image, String> {
     let Some(netns) = service.netns.clone() else {
         return fetch(uri).await;
@@ -387,7 +392,8 @@ async fn fetched(service: &Service, uri: &str) -> Result<Image, String> {
     entered.map_err(|error| error.to_string())?
 }
 
-/// The image from where it is said to be, for a component that there is.
+/// Fetches and parses the image; fails if the image is too large, malformed or for an unknown
+/// component.
 async fn fetch(uri: &str) -> Result<Image, String> {
     let said = |error: reqwest::Error| format!("The image could not be fetched: {error}");
     let client = reqwest::Client::builder()

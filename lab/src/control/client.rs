@@ -12,17 +12,17 @@ use crate::bmc::Event;
 use crate::error::LabError;
 use crate::machine::oracle::Entry;
 
-/// Longer than the slowest power change.
+/// Request timeout, longer than the slowest power change.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// A client of one running rack.
+/// A client of a running rack.
 #[derive(Clone, Debug)]
 pub struct LabClient {
     http: Client,
 }
 
 impl LabClient {
-    /// A client of the rack in `dir`. Nothing is sent yet.
+    /// Builds a client of the rack in `dir`. The first request opens the connection.
     pub fn new(dir: &Path) -> Result<Self, LabError> {
         let http = Client::builder()
             .unix_socket(dir.join(CONTROL_SOCKET))
@@ -33,34 +33,34 @@ impl LabClient {
             .map_err(|error| failed(&error))
     }
 
-    /// Every machine.
+    /// Returns the state of every machine.
     pub async fn machines(&self) -> Result<Vec<MachineView>, LabError> {
         self.get("/machines").await
     }
 
-    /// One machine.
+    /// Returns the state of the named machine.
     pub async fn machine(&self, name: &str) -> Result<MachineView, LabError> {
         self.get(&format!("/machines/{name}")).await
     }
 
-    /// Does something to a machine by hand.
+    /// Performs an act on a machine, such as pressing its power button.
     pub async fn act(&self, name: &str, act: &Act) -> Result<(), LabError> {
         self.send(Method::POST, &format!("/machines/{name}/act"), Some(act))
             .await
             .map(drop)
     }
 
-    /// What happened to a machine, oldest first.
+    /// Returns the log of a machine's power and faults, oldest first.
     pub async fn oracle(&self, name: &str) -> Result<Vec<Entry>, LabError> {
         self.get(&format!("/machines/{name}/oracle")).await
     }
 
-    /// The event log of a machine's BMC, oldest first.
+    /// Returns the event log of a machine's BMC, oldest first.
     pub async fn events(&self, name: &str) -> Result<Vec<Event>, LabError> {
         self.get(&format!("/machines/{name}/events")).await
     }
 
-    /// Reads a disk from outside.
+    /// Reads a disk of a machine through its file on the host.
     pub async fn read_disk(
         &self,
         name: &str,

@@ -1,5 +1,6 @@
-//! The rack from outside the process that owns it: HTTP and JSON on a unix socket in the rack's directory, readable by root
-//! alone. For hands (`muster-lab`) and for tests that run beside the rack.
+//! Access to the rack from outside the owning process: HTTP and JSON on a unix socket in the rack's
+//! directory. Only root can enter the directory. The clients are `muster-lab`, for people, and
+//! tests running beside the rack.
 
 #![expect(
     clippy::disallowed_types,
@@ -35,122 +36,123 @@ use crate::machine::launch::GuestAct;
 use crate::machine::oracle::{Cause, Entry};
 use crate::slot::Slot;
 
-/// The socket, in the rack's directory.
+/// Name of the socket file in the rack's directory.
 pub const CONTROL_SOCKET: &str = "control.sock";
 
 type Slots = Arc<BTreeMap<String, Slot>>;
 
-/// What a machine looks like from the lab.
+/// The state of a machine, as seen by the lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineView {
-    /// Its name.
+    /// Name of the machine in the rack.
     pub name: String,
-    /// Whether it has power.
+    /// Whether the machine has power.
     pub power: PowerState,
-    /// How often it has booted.
+    /// Number of boots over the machine's life.
     pub boots: u64,
-    /// The boot override in force.
+    /// The active boot override.
     pub boot_override: BootOverride,
     /// SMBIOS system serial.
     pub serial: String,
     /// SMBIOS system UUID.
     pub uuid: Uuid,
-    /// The MAC it boots from.
+    /// MAC address of the network card used for boot.
     pub mac: String,
-    /// Its guest's process.
+    /// Process id of the guest; `None` while the machine is off.
     pub pid: Option<u32>,
-    /// The console's socket.
+    /// Path of the console socket.
     pub console: PathBuf,
-    /// The console's log.
+    /// Path of the console log.
     pub console_log: PathBuf,
-    /// Its BMC.
+    /// State of the BMC; `None` for a machine without a BMC.
     pub bmc: Option<BmcView>,
 }
 
-/// What a BMC looks like from the lab. Its password is in the plan, not here.
+/// The state of a BMC, as seen by the lab. The password is in the plan only, not in this view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BmcView {
-    /// Where it listens.
+    /// The address and port of the listener.
     pub address: std::net::SocketAddr,
-    /// SHA-256 of its certificate.
+    /// SHA-256 of the certificate in DER.
     pub fingerprint: Digest,
-    /// The faults in force.
+    /// The active faults.
     pub faults: Vec<Fault>,
-    /// How often an account got locked.
+    /// Number of account lock-outs since the BMC started.
     pub lockouts: u32,
 }
 
-/// Something done to a machine by hand.
+/// An act on a machine, as by a person standing at the rack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "snake_case")]
 pub enum Act {
-    /// A short press of the power button: on when off, a polite request to switch off when on.
+    /// Press the power button briefly: a machine that is off starts, a running machine receives a
+    /// request to shut down.
     PressButton,
-    /// Pull the power cord and plug it in again: the machine is off, its memory lost.
+    /// Pull the power cord and plug the cord in again: the machine is off and its memory lost.
     CutPower,
-    /// Stop its CPUs; it keeps its power.
+    /// Stop the CPUs of the machine; the power stays on.
     Wedge,
-    /// Let its CPUs go on.
+    /// Let stopped CPUs continue.
     Unwedge,
-    /// Plug or unplug its network cable.
+    /// Plug or unplug the network cable of the first card.
     SetLink {
-        /// Whether the cable is in.
+        /// Whether the cable is plugged in.
         up: bool,
     },
     /// Set the SMART critical warning of an NVMe disk.
     SetNvmeWarning {
-        /// The disk's serial.
+        /// Serial of the disk.
         serial: String,
-        /// The bits.
+        /// Warning bits, as in byte 0 of the SMART log.
         warning: u8,
     },
-    /// Make the BMC misbehave.
+    /// Add a fault to the BMC.
     InjectFault {
-        /// How.
+        /// The fault and the requests to spoil.
         fault: Fault,
     },
-    /// End all misbehaviour of the BMC.
+    /// Remove all faults of the BMC.
     ClearFaults,
 }
 
-/// What to read from a disk.
+/// A read of a disk's content or usage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "read", rename_all = "snake_case")]
 pub enum DiskQuery {
-    /// How much of it holds anything.
+    /// The size of the disk and the bytes stored.
     Use,
-    /// Blocks chosen by a seed.
+    /// Blocks chosen at random from a seed.
     Sample {
-        /// The seed.
+        /// Seed of the random choice.
         seed: u64,
-        /// How many.
+        /// Number of blocks.
         count: usize,
     },
-    /// The blocks at these offsets.
+    /// The blocks at the listed offsets.
     Blocks {
-        /// In bytes.
+        /// Offsets in bytes.
         offsets: Vec<u64>,
     },
 }
 
-/// What was read.
+/// The answer to a [`DiskQuery`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "read", rename_all = "snake_case")]
 pub enum DiskAnswer {
-    /// How much of it holds anything.
+    /// The size of the disk and the bytes stored.
     Use {
-        /// The sizes.
+        /// The sizes in bytes.
         disk_use: DiskUse,
     },
-    /// The blocks.
+    /// The blocks read.
     Blocks {
-        /// In the order asked for.
+        /// Offset and digest of each block, in the requested order.
         blocks: Vec<BlockRead>,
     },
 }
 
 impl Slot {
-    /// Does something to the machine by hand.
+    /// Performs an act on the machine or the BMC.
     pub async fn act(&self, act: Act) -> Result<(), LabError> {
         let machine = &self.machine;
         let bmc = || {
@@ -172,7 +174,7 @@ impl Slot {
         }
     }
 
-    /// What it looks like now.
+    /// Returns the current state of the machine and the BMC.
     pub async fn view(&self) -> MachineView {
         let machine = &self.machine;
         let bmc = self.bmc.as_ref().map(|bmc| BmcView {
@@ -197,14 +199,14 @@ impl Slot {
     }
 }
 
-/// The listening socket; dropping it closes it.
+/// The listening control socket; dropping the value closes the socket.
 #[derive(Debug)]
 pub(crate) struct ControlServer {
     _task: AbortOnDropHandle<()>,
 }
 
 impl ControlServer {
-    /// Serves the slots.
+    /// Starts serving the machines in `slots` on the socket in `dir`.
     pub(crate) fn start(dir: &Path, slots: Slots) -> Result<Self, LabError> {
         let listener = listen(&dir.join(CONTROL_SOCKET))?;
         let router = Router::new()

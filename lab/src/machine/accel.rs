@@ -1,5 +1,6 @@
-//! KVM or emulation. `/dev/kvm` may exist and still run guests a hundred times slower than emulation does, so a guest has to
-//! show that it runs before KVM is believed.
+//! Choice between KVM and emulation. On some hosts `/dev/kvm` exists, but guests run a hundred
+//! times slower than under emulation. Therefore a probe guest must prove that KVM works before the
+//! lab uses KVM.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,21 +12,23 @@ use super::ovmf::{UEFI_CODE, UEFI_FACTORY_VARIABLES};
 use crate::error::{LabError, io};
 use crate::plan::AccelPlan;
 
-/// Under working KVM both firmwares come this far in a few seconds, under emulation in about ten.
+/// Time limit of the probe. Both firmwares reach the sign in a few seconds under working KVM, and
+/// in about ten under emulation.
 const PROBE_LIMIT: Duration = Duration::from_secs(12);
-/// What a probe guest writes on its console once its firmware tries the network: by then it has been through real, protected and long
-/// mode, timers and a network card, where half-working KVMs end or stand still.
+/// Console output of a probe guest when its firmware starts the network boot. By then the guest has
+/// used real, protected and long mode, timers and a network card; a half-working KVM exits or hangs
+/// before.
 const BIOS_SIGN: &[u8] = b"Configuring (net0";
 const UEFI_SIGN: &[u8] = b"Start PXE over IPv4";
-/// Of a probe guest's console.
+/// Maximum size of a probe guest's console output, in bytes.
 const MAX_SCREEN: usize = 64 << 10;
 
-/// How guests run.
+/// The way in which guests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accel {
-    /// By KVM.
+    /// With KVM.
     Kvm,
-    /// By emulation.
+    /// With emulation by QEMU's TCG.
     Tcg,
 }
 
@@ -39,7 +42,7 @@ impl std::fmt::Display for Accel {
 }
 
 impl Accel {
-    /// QEMU's argument.
+    /// The value of QEMU's `-accel` option.
     pub(crate) fn argument(self) -> &'static str {
         match self {
             Self::Kvm => "kvm",
@@ -47,7 +50,7 @@ impl Accel {
         }
     }
 
-    /// Follows the plan, probing where it says so.
+    /// Follows the plan; runs the probe if the plan says so.
     pub(crate) async fn choose(plan: AccelPlan) -> Result<Self, LabError> {
         match plan {
             AccelPlan::Kvm => Ok(Self::Kvm),
@@ -61,7 +64,8 @@ impl Accel {
     }
 }
 
-/// Starts a guest of each firmware under KVM and waits until both try the network. Dropping the future ends them.
+/// Starts a guest of each firmware under KVM and waits until both start the network boot. Dropping
+/// the future kills the guests.
 async fn firmwares_run() -> Result<bool, LabError> {
     let code = format!("if=pflash,unit=0,format=raw,readonly=on,file={UEFI_CODE}");
     let variables =
@@ -96,7 +100,7 @@ async fn firmware_runs(firmware: &[&str], sign: &[u8]) -> Result<bool, LabError>
             "-m",
             "256",
         ])
-        // A network of its own that leads nowhere.
+        // A private network without a route to anywhere.
         .args([
             "-netdev",
             "user,id=net0,restrict=on",

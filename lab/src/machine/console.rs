@@ -1,8 +1,10 @@
-//! The serial console of a machine: a bounded log, and a socket that stays open across power cycles.
+//! The serial console of a machine: a log of limited size, and a socket that stays open across
+//! power cycles.
 //!
-//! QEMU connects to us for every boot, so no byte of a boot is missed; whoever watches connects to `console.sock`, gets the
-//! recent past and then everything as it comes, and may type. Whoever connects to its TCP port, as to a terminal server's,
-//! gets everything from then on, and is not listened to.
+//! QEMU connects to the lab at every boot, so the log has every byte of the boot. Watchers connect
+//! to `console.sock`: a watcher receives the recent output, then all new output, and can type.
+//! Readers connect to a TCP port, as on a terminal server: a reader receives new output only, and
+//! its input is ignored.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -17,25 +19,25 @@ use tokio_util::task::AbortOnDropHandle;
 use super::qemu_args::SERIAL_SOCKET;
 use crate::error::{LabError, io};
 
-/// Where watchers connect, in the machine's directory.
+/// Name of the watchers' socket in the machine's directory.
 pub const CONSOLE_SOCKET: &str = "console.sock";
-/// The log, in the machine's directory; the half before it is `console.log.1`.
+/// Name of the log in the machine's directory; the previous part of the log is `console.log.1`.
 pub const CONSOLE_LOG: &str = "console.log";
-/// Size at which the log is put aside for a new one, in bytes.
+/// Size in bytes at which the log is renamed and a new log starts.
 const MAX_LOG: u64 = 4 << 20;
-/// How much of the past a new watcher gets, in bytes.
+/// Recent output kept for a new watcher, in bytes; up to twice as much is kept and sent.
 const BACKLOG: usize = 64 << 10;
-/// Watchers at once.
+/// Maximum number of watchers, and of readers.
 const MAX_WATCHERS: usize = 16;
 
-/// A console; dropping it closes its sockets.
+/// A console; dropping the value closes the sockets.
 #[derive(Debug)]
 pub(crate) struct Console {
     tape: Arc<Tape>,
     _tasks: [AbortOnDropHandle<()>; 3],
 }
 
-/// What is shared between the line and its watchers.
+/// The state shared by the serial line and the watchers.
 #[derive(Debug)]
 struct Tape {
     dir: PathBuf,
@@ -51,7 +53,7 @@ struct Written {
 }
 
 impl Console {
-    /// Listens for QEMU, for watchers, and at `port` for readers.
+    /// Opens the log and listens for QEMU, for watchers, and at `port` for readers.
     pub(crate) fn open(dir: &Path, port: std::net::TcpListener) -> Result<Self, LabError> {
         let log = open_log(dir)?;
         let length = log
@@ -91,7 +93,7 @@ impl Console {
         })
     }
 
-    /// Writes a line of the lab's own between two boots.
+    /// Writes a line of the lab into the output, to separate two boots.
     pub(crate) fn mark(&self, text: &str) {
         self.tape
             .write(format!("\r\n--- {text} ---\r\n").as_bytes());
@@ -105,7 +107,7 @@ impl Tape {
             .lock()
             .expect("no holder of the console log panics");
         if written.length + bytes.len() as u64 > MAX_LOG {
-            // Losing the log must not lose the machine: the console goes on.
+            // Errors of the log are ignored: the console must continue without a log.
             let _ = fs::rename(
                 self.dir.join(CONSOLE_LOG),
                 self.dir.join(format!("{CONSOLE_LOG}.1")),
@@ -121,11 +123,11 @@ impl Tape {
             let old = written.recent.len() - BACKLOG;
             written.recent.drain(..old);
         }
-        // Sent under the lock, so that a new watcher sees each byte once.
+        // Sent under the lock, so that a new watcher receives each byte exactly once.
         let _ = self.fresh.send(bytes.to_vec());
     }
 
-    /// The recent past, and everything after it.
+    /// Returns the recent output and a receiver for all later output.
     fn watch(&self) -> (Vec<u8>, broadcast::Receiver<Vec<u8>>) {
         let written = self
             .written
@@ -144,13 +146,13 @@ fn open_log(dir: &Path) -> Result<File, LabError> {
         .map_err(io(format!("open {}", path.display())))
 }
 
-/// Listens on a socket file, in place of one that an earlier run may have left.
+/// Listens on a socket file; removes a file left by an earlier run first.
 pub(crate) fn listen(path: &Path) -> Result<UnixListener, LabError> {
     let _ = fs::remove_file(path);
     UnixListener::bind(path).map_err(io(format!("listen on {}", path.display())))
 }
 
-/// One QEMU after the other.
+/// Serves QEMU's serial connections, a single connection at a time, until the listener fails.
 async fn follow_line(listener: UnixListener, tape: Arc<Tape>, mut typed: mpsc::Receiver<Vec<u8>>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -202,7 +204,8 @@ async fn serve_readers(listener: TcpListener, tape: Arc<Tape>) {
     }
 }
 
-/// Shows one watcher the console until it leaves; what it types goes to `keys`.
+/// Sends the console to a watcher until the watcher disconnects; input from the watcher goes to
+/// `keys`.
 async fn serve_watcher(
     stream: impl AsyncRead + AsyncWrite,
     recent: Vec<u8>,
@@ -218,13 +221,13 @@ async fn serve_watcher(
         tokio::select! {
             bytes = fresh.recv() => match bytes {
                 Ok(bytes) => if write.write_all(&bytes).await.is_err() { return },
-                // A watcher too slow for its console misses a part; the log has it.
+                // A watcher slower than its console misses some output; the log is complete.
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return,
             },
             read = read.read(&mut chunk) => match read {
                 Ok(length) if length > 0 => {
-                    // Keys typed at a machine that is off go nowhere, as on a real serial line.
+                    // Keys typed while the machine is off are lost, as on a real serial line.
                     let _ = keys.as_ref().map(|keys| keys.try_send(chunk[..length].to_vec()));
                 }
                 Ok(_) | Err(_) => return,

@@ -1,4 +1,5 @@
-//! The files behind a machine's disks, read from outside while it is off: the witness for "imaged" and "wiped".
+//! The files behind a machine's disks, read from outside while the machine is off. The files are
+//! the independent proof for "imaged" and "wiped".
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -15,32 +16,33 @@ use super::{Machine, PowerState};
 use crate::error::{LabError, io};
 use crate::plan::{DiskPlan, MachinePlan};
 
-/// The unit of reading, in bytes.
+/// Size of a read in bytes.
 pub const BLOCK: u64 = 4096;
-/// The most blocks one sample reads.
+/// Maximum number of blocks in a sample.
 const MAX_BLOCKS: usize = 65_536;
 
-/// One block as it was found.
+/// Result of reading a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockRead {
-    /// Where on the disk, in bytes; a multiple of [`BLOCK`].
+    /// Offset on the disk in bytes; a multiple of [`BLOCK`].
     pub offset: u64,
-    /// Its digest.
+    /// Digest of the block's content.
     pub digest: Digest,
     /// Whether every byte is zero.
     pub zero: bool,
 }
 
-/// How much of a disk holds anything.
+/// The size of a disk and the part in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUse {
-    /// Its size in bytes.
+    /// Size of the disk in bytes.
     pub size: u64,
-    /// Bytes of the sparse file that the host has stored; zero for a disk never written, or discarded whole.
+    /// Bytes of the sparse file allocated on the host; zero for a disk never written or completely
+    /// discarded.
     pub stored: u64,
 }
 
-/// Makes the files of disks that do not exist yet, sparse.
+/// Makes a sparse file for each disk without a file, and corrects the size of existing files.
 pub(crate) fn create(plan: &MachinePlan, dir: &std::path::Path) -> Result<(), LabError> {
     for disk in &plan.disks {
         let path = dir.join(disk_file(disk));
@@ -60,7 +62,7 @@ pub(crate) fn create(plan: &MachinePlan, dir: &std::path::Path) -> Result<(), La
 }
 
 impl Machine {
-    /// How much of a disk holds anything; also while it runs.
+    /// Returns the size and the allocated bytes of a disk; works also while the machine runs.
     pub fn disk_use(&self, serial: &str) -> Result<DiskUse, LabError> {
         let metadata = self
             .disk(serial)?
@@ -72,7 +74,8 @@ impl Machine {
         })
     }
 
-    /// Reads up to `count` blocks chosen by `seed`: half of them anywhere, half where the file holds data. The machine must be off.
+    /// Reads up to `count` blocks chosen by `seed`: half of the blocks from the whole disk, half
+    /// from allocated parts of the file. The machine must be off.
     pub fn disk_sample(
         &self,
         serial: &str,
@@ -97,7 +100,8 @@ impl Machine {
         read_blocks(&file, serial, &offsets)
     }
 
-    /// Reads the blocks at these offsets: the same ones again after a wipe. The machine must be off.
+    /// Reads the blocks at the given offsets, for example the same blocks again after a wipe. The
+    /// machine must be off.
     pub fn disk_read(&self, serial: &str, offsets: &[u64]) -> Result<Vec<BlockRead>, LabError> {
         read_blocks(
             &self.idle_disk(serial)?,
@@ -106,7 +110,8 @@ impl Machine {
         )
     }
 
-    /// Puts a zstd-compressed image on a disk, as a machine arrives that somebody else has installed. It must be off.
+    /// Writes a zstd-compressed image to a disk, to simulate a machine installed before its
+    /// arrival. The machine must be off.
     pub async fn image_disk(&self, serial: &str, image: &std::path::Path) -> Result<(), LabError> {
         self.idle_disk(serial)?;
         let path = self.disk_path(serial)?;
@@ -126,10 +131,12 @@ impl Machine {
         }
     }
 
-    /// Bytes of content that this boot's guest has had written to its disks, at most. None while it is off or says nothing.
+    /// Returns an upper bound for the bytes of content written to the disks by the guest since its
+    /// boot. Returns `None` while the machine is off or QEMU gives no answer.
     ///
-    /// The smaller of two counts from outside: QEMU's process has written what its guest sends to the network as well, and QEMU's count
-    /// for its disks has ranges of zeroes that nobody wrote out.
+    /// The result is the smaller of two counts from outside. The count of QEMU's process includes
+    /// data sent by the guest to the network. QEMU's count for the disks includes ranges of zeroes,
+    /// discarded instead of written.
     pub async fn written(&self) -> Option<u64> {
         let guest = self.running.lock().await.guest.clone()?;
         let counters = std::fs::read_to_string(format!("/proc/{}/io", guest.pid?)).ok()?;
@@ -161,7 +168,7 @@ impl Machine {
         File::open(&path).map_err(io(format!("open {}", path.display())))
     }
 
-    /// The file behind a disk.
+    /// Returns the path of the file behind a disk.
     pub(crate) fn disk_path(&self, serial: &str) -> Result<std::path::PathBuf, LabError> {
         let of_serial = |disk: &&DiskPlan| disk.serial == serial;
         let disk = self
@@ -174,7 +181,7 @@ impl Machine {
     }
 }
 
-/// The first block at or after `offset` that the file stores.
+/// Returns the offset of the first block at or after `offset` allocated in the file.
 fn next_data(file: &File, offset: u64) -> Option<u64> {
     let found = lseek(file, i64::try_from(offset).ok()?, Whence::SeekData).ok()?;
     u64::try_from(found).ok().map(|found| found / BLOCK * BLOCK)

@@ -1,4 +1,5 @@
-//! A guest without QEMU: it runs, it can be killed, and the test says when its operating system does something.
+//! A guest without QEMU, for tests: the fake guest runs, can be killed, and ends when the test says
+//! so.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use super::launch::{Answer, Boot, Exit, Guest, GuestAct, Launcher};
 use crate::error::LabError;
 use crate::plan::RackPlan;
 
-/// Launches fakes, and remembers what it launched.
+/// Launches fake guests and remembers each launch.
 #[derive(Debug, Default)]
 pub(crate) struct FakeLauncher {
     /// Every boot, oldest first.
@@ -22,7 +23,7 @@ pub(crate) struct FakeLauncher {
 }
 
 impl FakeLauncher {
-    /// The running guest ends by itself.
+    /// Ends the running guest with `exit`, as if its operating system did.
     pub(crate) fn guest_exits(&self, exit: Exit) {
         let current = self.current.lock().unwrap();
         current
@@ -70,7 +71,7 @@ impl Launcher for FakeLauncher {
     }
 }
 
-/// The reference rack's machine at `index`, run by a fake.
+/// Builds the machine at `index` in the reference rack, run by a fake launcher.
 pub(crate) fn machine(dir: &Path, index: usize) -> (Arc<Machine>, Arc<FakeLauncher>) {
     let launcher = Arc::new(FakeLauncher::default());
     let plan = RackPlan::reference().machines[index].clone();

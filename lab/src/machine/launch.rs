@@ -1,4 +1,5 @@
-//! The seam between a machine's power logic and what really runs it: QEMU, or a fake in tests.
+//! The interface between a machine's power logic and the process running the machine: QEMU, or a
+//! fake in tests.
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -9,73 +10,74 @@ use crate::error::LabError;
 
 /// Starts guests.
 pub trait Launcher: Send + Sync + std::fmt::Debug {
-    /// Starts the guest for one boot and returns once it runs.
+    /// Starts the guest for a boot and returns once the guest runs.
     fn launch(&self, boot: Boot) -> BoxFuture<'_, Result<Guest, LabError>>;
 }
 
-/// One boot of a machine.
+/// A boot of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Boot {
-    /// Counts from 1 over the machine's life.
+    /// Number of the boot; counts from 1 over the life of the machine.
     pub number: u64,
-    /// What the firmware tries first.
+    /// The boot order for the firmware.
     pub order: BootOrder,
 }
 
-/// How a guest ended.
+/// The way in which a guest ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The operating system switched the machine off.
+    /// The operating system powered the machine off.
     PoweredOff,
-    /// The operating system or the firmware asked for a reset.
+    /// The operating system or the firmware requested a reset.
     Reset,
-    /// It was killed from outside, or failed; with what is known.
+    /// The guest was killed from outside or failed; the text gives the known details.
     Lost(String),
 }
 
-/// What QEMU gave back for an act, or why it was not done.
+/// QEMU's answer to an act, or the reason why the act failed.
 pub type Answer = Result<Value, String>;
 
 /// A running guest.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    /// Its process, when there is one.
+    /// Process id of the guest; `None` for a fake guest.
     pub pid: Option<u32>,
-    /// Where acts on it go.
+    /// Channel for acts on the guest, each with a channel for the answer.
     pub acts: mpsc::Sender<(GuestAct, oneshot::Sender<Answer>)>,
-    /// How it ended, once it has.
+    /// The way in which the guest ended; `None` while the guest runs.
     pub exit: watch::Receiver<Option<Exit>>,
 }
 
-/// What can be done to a running guest.
+/// An act on a running guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuestAct {
-    /// Take its power away, now.
+    /// Cut the power at once.
     Kill,
-    /// Press the power button briefly (ACPI); the guest may ignore it.
+    /// Press the power button briefly (ACPI); the guest may ignore the press.
     PressPowerButton,
-    /// Stop all its CPUs; it keeps its power.
+    /// Stop all CPUs of the guest; the power stays on.
     Wedge,
-    /// Let its CPUs go on.
+    /// Let stopped CPUs continue.
     Unwedge,
-    /// Plug or unplug its network cable.
+    /// Plug or unplug the network cable of the first card.
     SetLink {
-        /// Whether the cable is in.
+        /// Whether the cable is plugged in.
         up: bool,
     },
-    /// Say what its disks were given and asked for since it booted; changes nothing.
+    /// Report QEMU's block statistics for the disks since boot; changes no state.
     CountBlocks,
-    /// Set the critical warning byte of an NVMe disk's SMART log (NVM Express base specification, SMART / Health log, byte 0).
+    /// Set the critical warning byte of an NVMe disk's SMART log (NVM Express base specification,
+    /// SMART / Health log, byte 0).
     SetNvmeWarning {
-        /// The disk's place in the plan.
+        /// Index of the disk in the plan.
         disk: usize,
-        /// The bits.
+        /// Warning bits.
         warning: u8,
     },
 }
 
 impl Guest {
-    /// Does something to the guest and waits until it is done.
+    /// Performs an act on the guest and waits for the answer.
     pub async fn act(&self, act: GuestAct) -> Answer {
         let (reply, done) = oneshot::channel();
         let ended = || "the guest has ended".to_owned();
@@ -83,7 +85,7 @@ impl Guest {
         done.await.map_err(|_| ended())?
     }
 
-    /// Waits until the guest has ended.
+    /// Waits until the guest ends and returns the way in which the guest ended.
     pub async fn ended(&self) -> Exit {
         let mut exit = self.exit.clone();
         let seen = exit

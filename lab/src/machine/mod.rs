@@ -1,16 +1,17 @@
-//! One machine: its power, what its firmware remembers, and what can be done to it.
+//! A machine: its power, its firmware settings, and the acts on the machine.
 //!
-//! Every boot is a new guest process, so that each boot gets the order its firmware settings say and the settings are read at
-//! the moment of booting, as a real machine does. All power changes go through one lock, in the order they are asked for.
+//! Every boot starts a new guest process. The firmware settings are read at that moment, as in a
+//! real machine, so each boot uses the current boot order. A lock serializes all power changes in
+//! the order of the requests.
 
 pub mod accel; // KVM or emulation
 pub mod console; // The serial console
 pub mod disks; // The files behind the disks, read from outside
-pub mod firmware; // What it remembers about booting
-pub mod launch; // The seam to what runs it
-pub mod oracle; // Its own account of its power
+pub mod firmware; // Firmware settings for booting
+pub mod launch; // The interface to QEMU or a fake
+pub mod oracle; // The machine's own log of its power
 mod ovmf; // Files of OVMF
-pub mod qemu; // Running it in QEMU
+pub mod qemu; // Runs a machine in QEMU
 pub(crate) mod qemu_args; // QEMU's command line
 mod qmp; // QEMU's control protocol
 
@@ -33,25 +34,26 @@ use firmware::{BootOrder, BootOverride, Firmware};
 use launch::{Boot, Exit, Guest, GuestAct, Launcher};
 use oracle::{Cause, Entry, Happening, Oracle};
 
-/// A guest that resets this often, each time within [`SHORT_BOOT`], is switched off instead of spinning the host.
+/// Maximum number of resets in a row, each within [`SHORT_BOOT`] of its boot. At the limit the
+/// machine is switched off, because endless resets waste the host's CPU.
 const MAX_SHORT_BOOTS: u32 = 20;
 const SHORT_BOOT: Duration = Duration::from_secs(3);
 
 /// Whether a machine has power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PowerState {
-    /// It runs.
+    /// The machine runs.
     On,
-    /// It does not.
+    /// The machine is off.
     Off,
 }
 
 /// A machine.
 #[derive(Debug)]
 pub struct Machine {
-    /// What it is made of.
+    /// The plan of the machine: CPUs, memory, firmware, disks.
     pub plan: MachinePlan,
-    /// Where its disks, firmware variables, console and logs are.
+    /// Directory of the disks, firmware variables, console and logs.
     pub dir: PathBuf,
     launcher: Arc<dyn Launcher>,
     oracle: Oracle,
@@ -60,21 +62,21 @@ pub struct Machine {
     running: Mutex<Running>,
 }
 
-/// What changes when power changes.
+/// The state guarded by the lock for power changes.
 #[derive(Debug, Default)]
 struct Running {
     guest: Option<Guest>,
-    /// Boot again once the guest has switched itself off: a graceful restart is under way.
+    /// Cause of a pending graceful restart: boot again once the guest has powered off.
     boot_after_off: Option<Cause>,
     booted: Option<Instant>,
     short_boots: u32,
-    /// Its next reset leaves it off.
+    /// The next reset by the guest leaves the machine off.
     stays_off: bool,
     closed: bool,
 }
 
 impl Machine {
-    /// A machine that is off.
+    /// Builds a machine that is off.
     pub fn new(
         plan: MachinePlan,
         dir: PathBuf,
@@ -95,12 +97,12 @@ impl Machine {
         }))
     }
 
-    /// Whether it has power now.
+    /// Returns whether the machine has power now.
     pub fn power(&self) -> PowerState {
         *self.power.borrow()
     }
 
-    /// Waits until its power is as wanted.
+    /// Waits until the power is as wanted; fails with a timeout after `limit`.
     pub async fn wait_for_power(
         &self,
         wanted: PowerState,
@@ -115,32 +117,32 @@ impl Machine {
         seen.map(drop).map_err(|_| late())
     }
 
-    /// How often it has booted.
+    /// Returns the number of boots over the life of the machine.
     pub fn boots(&self) -> u64 {
         self.firmware().boots()
     }
 
-    /// The boot override in force.
+    /// Returns the active boot override.
     pub fn boot_override(&self) -> BootOverride {
         self.firmware().boot_override()
     }
 
-    /// Sets or clears the boot override; it counts from the next boot.
+    /// Sets or clears the boot override; takes effect at the next boot.
     pub fn set_boot_override(&self, boot_override: BootOverride) -> Result<(), LabError> {
         self.firmware().set_override(boot_override)
     }
 
-    /// What happened to it, oldest first.
+    /// Returns the log of power changes and faults, oldest first.
     pub fn oracle(&self) -> Result<Vec<Entry>, LabError> {
         self.oracle.read()
     }
 
-    /// What happens to it from now on.
+    /// Subscribes to the entries written to the log from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<Entry> {
         self.oracle.subscribe()
     }
 
-    /// The process of its guest while it runs.
+    /// Returns the process id of the guest; `None` while the machine is off.
     pub async fn pid(&self) -> Option<u32> {
         self.running
             .lock()
@@ -150,7 +152,7 @@ impl Machine {
             .and_then(|guest| guest.pid)
     }
 
-    /// Switches it on; nothing happens when it is on.
+    /// Switches the machine on; does nothing if the machine is on.
     pub async fn power_on(self: &Arc<Self>, cause: Cause) -> Result<(), LabError> {
         let mut running = self.running.lock().await;
         match running.guest {
@@ -162,12 +164,13 @@ impl Machine {
         }
     }
 
-    /// Takes its power away; nothing happens when it is off.
+    /// Cuts the power; does nothing if the machine is off.
     pub async fn power_off(&self, cause: Cause) -> Result<(), LabError> {
         self.stop(&mut *self.running.lock().await, cause).await
     }
 
-    /// Resets it: the guest is lost, power stays.
+    /// Resets the machine: the guest is killed and started again, power stays on. Fails if the
+    /// machine is off.
     pub async fn reset(self: &Arc<Self>, cause: Cause) -> Result<(), LabError> {
         let mut running = self.running.lock().await;
         let Some(guest) = running.guest.take() else {
@@ -178,7 +181,7 @@ impl Machine {
             .await
     }
 
-    /// Takes its power away and gives it back.
+    /// Cuts the power, then switches the machine on.
     pub async fn power_cycle(self: &Arc<Self>, cause: Cause) -> Result<(), LabError> {
         let mut running = self.running.lock().await;
         self.stop(&mut running, cause.clone()).await?;
@@ -186,13 +189,13 @@ impl Machine {
             .await
     }
 
-    /// Asks the operating system to switch off; it may ignore that.
+    /// Requests a shutdown from the operating system, which may ignore the request.
     pub async fn shut_down(&self, cause: Cause) -> Result<(), LabError> {
         let running = self.running.lock().await;
         self.press(&running, cause).await
     }
 
-    /// Asks the operating system to switch off, and switches on again when it has.
+    /// Requests a shutdown from the operating system, and boots the machine after the shutdown.
     pub async fn restart_gracefully(&self, cause: Cause) -> Result<(), LabError> {
         let mut running = self.running.lock().await;
         self.press(&running, cause.clone()).await?;
@@ -200,7 +203,8 @@ impl Machine {
         Ok(())
     }
 
-    /// A short press of the power button: on when off, else a polite request to switch off.
+    /// Presses the power button briefly: switches a machine on, or requests a shutdown from a
+    /// running machine.
     pub async fn press_button(self: &Arc<Self>, cause: Cause) -> Result<(), LabError> {
         match self.power() {
             PowerState::Off => self.power_on(cause).await,
@@ -208,7 +212,7 @@ impl Machine {
         }
     }
 
-    /// Does something to the running guest that is not a change of power, and notes it.
+    /// Performs an act without change of power on the running guest, and logs the act.
     pub async fn inflict(&self, act: GuestAct) -> Result<(), LabError> {
         let running = self.running.lock().await;
         let Some(guest) = &running.guest else {
@@ -228,7 +232,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Sets the SMART critical warning of one of its NVMe disks, by serial.
+    /// Sets the SMART critical warning of an NVMe disk, given by serial.
     pub async fn set_nvme_warning(&self, serial: &str, warning: u8) -> Result<(), LabError> {
         let disk = self
             .plan
@@ -240,7 +244,7 @@ impl Machine {
             .await
     }
 
-    /// Has it not come back from the next reset that its operating system asks for: it is off then, once.
+    /// Makes the next reset by the operating system leave the machine off. Applies once.
     pub async fn stay_off_once(&self) {
         self.running.lock().await.stays_off = true;
         let what = "its next reset will leave it off".to_owned();
@@ -248,7 +252,7 @@ impl Machine {
             .append(self.boots(), Happening::Fault { what }, Cause::Lab);
     }
 
-    /// Cuts the power for good: the rack is being taken down.
+    /// Cuts the power for good, because the rack is being taken down.
     pub(crate) async fn close(&self) {
         let mut running = self.running.lock().await;
         running.closed = true;
@@ -281,7 +285,8 @@ impl Machine {
     }
 
     async fn kill(&self, guest: &Guest) -> Result<(), LabError> {
-        // A guest that ended in between is what is wanted; `ended` below tells.
+        // An error here means that the guest ended in between, which is fine; `ended` below
+        // confirms the end.
         let _ = guest.act(GuestAct::Kill).await;
         let limit = Duration::from_secs(10);
         let late = |_| LabError::Timeout {
@@ -335,7 +340,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Follows one guest to its end. A boxed future, because a reset boots again and each boot is watched in turn.
+    /// Waits for the end of a guest, then handles the exit. The future is boxed because the watch
+    /// of a guest may boot and watch the next guest.
     fn watch(self: Arc<Self>, guest: Guest, number: u64) -> BoxFuture<'static, ()> {
         async move {
             let exit = guest.ended().await;

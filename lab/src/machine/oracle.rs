@@ -1,5 +1,6 @@
-//! The machine's own account of its power: append-only, written before anybody is answered. Tests read it to see that an act
-//! meant to happen once did not happen twice, whatever the control plane believes.
+//! The machine's own log of its power. The log is append-only; an entry is written before the
+//! request is answered. Tests read the log to prove that an act happened exactly once, independent
+//! of the control plane's records.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -14,59 +15,60 @@ use tokio::sync::broadcast;
 use super::firmware::BootOrder;
 use crate::error::{LabError, io};
 
-/// Entries one machine may write; a runaway guest stops being logged, not the lab.
+/// Maximum number of entries of a machine. Above the limit only the log of the runaway guest stops;
+/// the lab continues.
 const MAX_ENTRIES: u64 = 100_000;
 
-/// One line of `oracle.jsonl`.
+/// A line of `oracle.jsonl`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When, by the lab's clock.
+    /// Time by the lab's clock.
     pub at: Timestamp,
-    /// How often the machine had booted when this happened, this boot included.
+    /// Number of boots of the machine at this time, the current boot included.
     pub boot: u64,
-    /// What happened.
+    /// The event.
     pub what: Happening,
-    /// Who or what caused it.
+    /// The cause of the event.
     pub cause: Cause,
 }
 
-/// What can happen to a machine.
+/// An event of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Happening {
     /// Power came on.
     PowerOn {
-        /// What the firmware was told to try.
+        /// The boot order given to the firmware.
         order: BootOrder,
     },
-    /// It booted again without losing power.
+    /// The machine booted again without losing power.
     Reboot {
-        /// What the firmware was told to try.
+        /// The boot order given to the firmware.
         order: BootOrder,
     },
     /// Power went off.
     PowerOff,
     /// The power button was pressed briefly.
     ButtonPressed,
-    /// It should have run and did not.
+    /// The machine failed to start or stopped unexpectedly.
     Failed {
-        /// What is known.
+        /// The known details.
         why: String,
     },
-    /// The lab did something to it.
+    /// The lab inflicted a fault on the machine.
     Fault {
-        /// What.
+        /// The fault.
         what: String,
     },
 }
 
-/// Who or what caused something.
+/// The cause of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Cause {
-    /// Somebody through the BMC.
+    /// A request through the BMC.
     Bmc {
-        /// The account.
+        /// The BMC account of the request.
         user: String,
         /// The Redfish reset type.
         reset: String,
@@ -79,7 +81,7 @@ pub enum Cause {
     Lab,
 }
 
-/// The log of one machine.
+/// The log of a machine.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     path: PathBuf,
@@ -89,7 +91,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    /// Opens the log for appending.
+    /// Opens the log for appending and counts the existing entries.
     pub(crate) fn open(dir: &Path, clock: Clock) -> Result<Self, LabError> {
         let path = dir.join("oracle.jsonl");
         let written = std::fs::read(&path).map_or(0, |text| {
@@ -108,7 +110,7 @@ impl Oracle {
         })
     }
 
-    /// Writes an entry.
+    /// Writes an entry to the log and sends the entry to all subscribers.
     pub(crate) fn append(&self, boot: u64, what: Happening, cause: Cause) {
         let entry = Entry {
             at: self.clock.now(),
@@ -126,11 +128,11 @@ impl Oracle {
             }
         }
         drop(file);
-        // Nobody listening is fine.
+        // An error only means that the log has no subscriber.
         let _ = self.entries.send(entry);
     }
 
-    /// Every entry so far, oldest first.
+    /// Returns every entry so far, oldest first.
     pub(crate) fn read(&self) -> Result<Vec<Entry>, LabError> {
         let text = std::fs::read_to_string(&self.path)
             .map_err(io(format!("read {}", self.path.display())))?;
@@ -140,7 +142,7 @@ impl Oracle {
             .collect()
     }
 
-    /// Entries as they are written from now on.
+    /// Subscribes to entries written from now on.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Entry> {
         self.entries.subscribe()
     }

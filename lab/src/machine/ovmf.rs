@@ -1,7 +1,7 @@
-//! Files of OVMF, the UEFI of virtual machines.
+//! Files of OVMF, the UEFI firmware of virtual machines.
 
-/// OVMF itself (package ovmf).
+/// The firmware code of OVMF (package ovmf).
 pub(crate) const UEFI_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 
-/// The variables OVMF leaves the factory with.
+/// The factory variables of OVMF, copied for each machine.
 pub(crate) const UEFI_FACTORY_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";

@@ -1,4 +1,4 @@
-//! Running a machine in QEMU, inside the rack's namespace.
+//! Runs a machine in QEMU, inside the rack's namespace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,14 +25,16 @@ use crate::error::{LabError, io};
 use crate::netns::Netns;
 use crate::plan::{FirmwareKind, MachinePlan};
 
-/// What QEMU itself says, in the machine's directory.
+/// Name of the log with QEMU's own messages, in the machine's directory.
 const QEMU_LOG: &str = "qemu.log";
-/// From starting QEMU to its first word; seconds on a loaded host.
+/// Time limit from the start of QEMU to its first message; on a loaded host the start takes
+/// seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// The longest socket path the kernel takes, less room for the longest of our names (unix(7)).
+/// Maximum length of a machine's directory path: the kernel's limit for socket paths, minus the
+/// longest socket name (unix(7)).
 const MAX_DIR: usize = 107 - "/console.sock".len();
 
-/// Starts one machine's guests.
+/// Starts the guests of a machine.
 #[derive(Debug)]
 pub struct Qemu {
     plan: MachinePlan,
@@ -42,13 +44,14 @@ pub struct Qemu {
     cpu: usize,
     accel: Accel,
     console: Console,
-    /// Held while a QEMU connects, so that each boot gets its own connection.
+    /// Locked while a QEMU connects, so that each boot gets the connection of its own QEMU.
     control: Mutex<UnixListener>,
 }
 
 impl Qemu {
-    /// Makes the machine's directory with its disks and firmware variables, keeping what is there. Its console is also read at `console`. `place`
-    /// counts the rack's machines.
+    /// Makes the machine's directory with its disks and firmware variables; existing files are
+    /// kept. The serial console can also be read at the listener `console`. `place` is the index of
+    /// the machine in the rack.
     pub(crate) fn prepare(
         plan: &MachinePlan,
         dir: &Path,
@@ -88,7 +91,8 @@ impl Qemu {
 
     async fn start(&self, boot: Boot) -> Result<Guest, LabError> {
         let control = self.control.lock().await;
-        // A QEMU that died while it was connecting may have left its connection in the backlog.
+        // Drops stale connections: a QEMU killed while connecting may have left a connection in the
+        // backlog.
         while control.accept().now_or_never().is_some() {}
         self.console
             .mark(&format!("boot {} of {}", boot.number, self.plan.name));
@@ -133,9 +137,13 @@ impl Qemu {
     }
 }
 
-/// The one CPU that all threads of a machine's QEMU run on, the rack's machines in turn. QEMU 7.2 reads a queue's shadow doorbell before others see
-/// what it wrote beside it (NVM Express base specification, Doorbell Buffer Config): on two CPUs at once a guest's doorbell is lost, and its disk hangs.
-/// Of six replays of a journal four hung; of six on one CPU none.
+/// Returns the CPU for all threads of a machine's QEMU; the machines of the rack share the CPUs in
+/// turn.
+///
+/// QEMU 7.2 reads a queue's shadow doorbell before other CPUs see QEMU's own write beside the
+/// doorbell (NVM Express base specification, Doorbell Buffer Config). On two CPUs at once a guest's
+/// doorbell is lost, and the guest's disk hangs. In six replays of a journal without pinning, four
+/// hung; in six replays on a single CPU, none hung.
 fn cpu(place: usize) -> Result<usize, LabError> {
     let allowed = sched_getaffinity(Pid::from_raw(0))
         .map_err(|error| io("ask which CPUs may be used")(error.into()))?;
@@ -153,7 +161,8 @@ impl Launcher for Qemu {
     }
 }
 
-/// Does what is asked of a guest until it ends, and says how it ended.
+/// Performs the acts on a guest until the guest ends, then records the way in which the guest
+/// ended.
 async fn accompany(
     mut child: Child,
     qmp: Qmp,
@@ -166,11 +175,12 @@ async fn accompany(
             status = child.wait() => break status,
             () = qmp.stopped(), if !stopped => {
                 stopped = true;
-                // Nobody here stops a guest's CPUs through QEMU: the accelerator gave up. A machine that stands still is off.
+                // The lab never stops CPUs through QEMU, so the accelerator failed. A machine with
+                // stopped CPUs counts as off.
                 let _ = child.start_kill();
             }
             Some((act, done)) = queue.recv() => {
-                // Who asked may have given up waiting.
+                // An error only means that the requester stopped waiting.
                 let _ = done.send(perform(&mut child, &qmp, act).await);
             }
         }

@@ -1,4 +1,4 @@
-//! QEMU's command line for one boot. Paths are relative: QEMU runs in the machine's directory.
+//! QEMU's command line for a boot. Paths are relative because QEMU runs in the machine's directory.
 
 use super::accel::Accel;
 use super::firmware::BootOrder;
@@ -6,42 +6,43 @@ use super::launch::Boot;
 use super::ovmf::UEFI_CODE;
 use crate::plan::{DiskKind, DiskPlan, FirmwareKind, MachinePlan};
 
-/// QEMU's control socket: the lab listens, QEMU connects, so that nothing is missed.
+/// Name of QEMU's control socket. The lab listens and QEMU connects, so no message is lost.
 pub(crate) const QMP_SOCKET: &str = "qmp.sock";
-/// QEMU's end of the serial line, made the same way.
+/// Name of the socket for QEMU's serial line; the lab listens here too.
 pub(crate) const SERIAL_SOCKET: &str = "serial.sock";
-/// The machine's copy of OVMF's variables.
+/// Name of the machine's copy of OVMF's variables.
 pub(crate) const UEFI_VARIABLES: &str = "uefi-variables.fd";
 
-/// The file behind a disk.
+/// Returns the file name of a disk.
 pub(crate) fn disk_file(disk: &DiskPlan) -> String {
     format!("{}.raw", disk.serial)
 }
 
-/// The QOM name of a disk.
+/// Returns the QOM name of a disk.
 pub(crate) fn disk_id(index: usize) -> String {
     format!("disk{index}")
 }
 
-/// The tap of a machine's second network card, by that of the first.
+/// Returns the name of the tap for the machine's second network card, from the first tap's name.
 pub(crate) fn second_tap(tap: &str) -> String {
     format!("{tap}b")
 }
 
-/// The arguments for one boot.
+/// Returns QEMU's arguments for a boot.
 pub(crate) fn arguments(plan: &MachinePlan, tap: &str, accel: Accel, boot: Boot) -> Vec<String> {
     let order = device_order(plan, boot.order);
     let mut arguments: Vec<String> = Vec::new();
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     add("-name", plan.name.to_string());
-    // Without graphics SeaBIOS and its boot ROMs speak on the serial line.
+    // Without graphics, SeaBIOS and its boot ROMs write to the serial line.
     add("-machine", "q35,graphics=off".to_owned());
     add("-accel", accel.argument().to_owned());
     add("-cpu", "max".to_owned());
     add("-smp", plan.vcpus.to_string());
     add("-m", plan.memory_mib.to_string());
     add("-rtc", "base=utc".to_owned());
-    // A reset ends this QEMU; the machine boots again with the order its firmware settings say by then.
+    // A reset by the guest ends this QEMU. The next boot reads the firmware settings again and
+    // starts a new QEMU.
     add("-action", "reboot=shutdown".to_owned());
     identity(plan, &mut add);
     firmware_arguments(plan, &mut add);
@@ -77,7 +78,7 @@ fn firmware_arguments(plan: &MachinePlan, add: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// The serial line, QEMU's control socket, and random numbers.
+/// Adds the serial line, QEMU's control socket, and a source of random numbers.
 fn control_arguments(add: &mut impl FnMut(&str, String)) {
     add(
         "-chardev",
@@ -114,7 +115,7 @@ fn network_arguments(
                 second_tap(tap)
             ),
         );
-        // At SECOND_NIC_PCI, behind all devices with a boot order, and without a boot ROM.
+        // The card is at SECOND_NIC_PCI, after all devices with a boot order, and has no boot ROM.
         add(
             "-device",
             format!("virtio-net-pci,id=nic1,netdev=net1,mac={mac},addr=0x10,romfile="),
@@ -147,8 +148,8 @@ fn identity(plan: &MachinePlan, add: &mut impl FnMut(&str, String)) {
     );
 }
 
-/// `cache=unsafe` lets the host's page cache hold writes that the guest flushed. Killing QEMU loses none of them, and a host
-/// that crashes takes the whole lab with it.
+/// Adds a disk. `cache=unsafe` keeps writes flushed by the guest in the host's page cache. Killing
+/// QEMU loses no data; a crash of the host ends the whole lab anyway.
 fn disk_arguments(
     index: usize,
     disk: &DiskPlan,
@@ -182,13 +183,15 @@ fn disk_arguments(
     }
 }
 
-/// `,bootindex=N` per device, or nothing where the firmware follows its own variables.
+/// `,bootindex=N` for each device. The text is empty where the UEFI firmware follows its own
+/// variables.
 struct DeviceOrder {
     network: String,
     disks: Vec<String>,
 }
 
-/// NVMe disks come before the others, so that BIOS drive 0x80 is the first NVMe disk: a board's "hard disk order" setting.
+/// Computes the boot order. NVMe disks come first, so BIOS drive 0x80 is the first NVMe disk, as
+/// with a board's "hard disk order" setting.
 fn device_order(plan: &MachinePlan, order: BootOrder) -> DeviceOrder {
     if order == BootOrder::Own && plan.firmware == FirmwareKind::Uefi {
         return DeviceOrder {

@@ -1,5 +1,6 @@
-//! QEMU's control protocol (docs/interop/qmp-spec): one JSON document a line, a greeting, `qmp_capabilities`, then commands
-//! answered in turn with events between.
+//! QEMU's control protocol (docs/interop/qmp-spec). Each line is a JSON document. QEMU sends a
+//! greeting, the client sends `qmp_capabilities`, then QEMU answers commands in order, with events
+//! in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +12,24 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// The longest answer taken.
+/// Maximum length of an answer in bytes.
 const MAX_LINE: u64 = 1 << 20;
-/// A QEMU that does not answer in this time is stopped or stuck.
+/// Time limit for an answer; a slower QEMU counts as stopped or stuck.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Request = (Value, oneshot::Sender<Result<Value, String>>);
 
-/// A control connection.
+/// A control connection to a QEMU process.
 #[derive(Debug)]
 pub(crate) struct Qmp {
     requests: mpsc::Sender<Request>,
     reader: JoinHandle<Option<String>>,
-    /// The guest's CPUs were stopped, and not because it shuts down.
+    /// Notified when the guest's CPUs were stopped for a reason other than a shutdown.
     stopped: Arc<Notify>,
 }
 
 impl Qmp {
-    /// Shakes hands.
+    /// Connects: starts the reader and leaves the negotiation mode of the protocol.
     pub(crate) async fn connect(stream: UnixStream) -> Result<Self, String> {
         let (read, write) = stream.into_split();
         let (requests, queue) = mpsc::channel(8);
@@ -49,7 +50,7 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Runs a command.
+    /// Runs a command; returns QEMU's answer or the text of the error.
     pub(crate) async fn execute(&self, command: &str, arguments: Value) -> Result<Value, String> {
         let (reply, answer) = oneshot::channel();
         let request = json!({"execute": command, "arguments": arguments});
@@ -66,12 +67,13 @@ impl Qmp {
         }
     }
 
-    /// Waits until QEMU says that the guest's CPUs were stopped while it was to run.
+    /// Waits until QEMU reports that the CPUs of a running guest were stopped.
     pub(crate) async fn stopped(&self) {
         self.stopped.notified().await;
     }
 
-    /// After QEMU has ended: why it shut down, in its own word (`guest-reset`, `guest-shutdown`, ...), if it said so.
+    /// Returns the reason for the shutdown in QEMU's own words (`guest-reset`, `guest-shutdown`,
+    /// ...), if QEMU gave a reason. Call after QEMU has ended.
     pub(crate) async fn shutdown_reason(self) -> Option<String> {
         let Self {
             requests, reader, ..
@@ -84,7 +86,8 @@ impl Qmp {
     }
 }
 
-/// Sends requests and reads lines until QEMU closes; returns the reason of the last SHUTDOWN event.
+/// Sends requests and reads lines until QEMU closes the connection; returns the reason of the last
+/// SHUTDOWN event.
 async fn converse(
     mut lines: BufReader<OwnedReadHalf>,
     mut write: OwnedWriteHalf,
@@ -98,7 +101,8 @@ async fn converse(
     loop {
         let mut limited = (&mut lines).take(MAX_LINE);
         tokio::select! {
-            // `read_until` keeps what it has read in `line` when the other branch wins.
+            // `read_until` keeps the bytes read so far in `line` when the other branch completes
+            // first.
             read = limited.read_until(b'\n', &mut line) => {
                 if !matches!(read, Ok(read) if read > 0) || line.last() != Some(&b'\n') {
                     return reason;
@@ -110,7 +114,7 @@ async fn converse(
                 } else if message["event"] == "STOP" && reason.is_none() {
                     stopped.notify_one();
                 } else if let Some(answer) = message.get("return") {
-                    // A caller that gave up no longer listens.
+                    // An error only means that the caller stopped waiting.
                     let _ = waiting.pop_front().map(|reply| reply.send(Ok(answer.clone())));
                 } else if let Some(error) = message.get("error") {
                     let said = error["desc"].as_str().unwrap_or("unknown error").to_owned();

@@ -1,4 +1,5 @@
-//! Whom the BMC of a simulated machine lets in, and its password being changed, by the rules of the real agent.
+//! Login to the BMC of a simulated machine, and the change of its password, by the rules of the
+//! real agent.
 
 use muster_core::values::Secret;
 use muster_core::wire::bmc::Power;
@@ -27,7 +28,7 @@ impl Machine {
 }
 
 impl Agent {
-    /// Refuses a job whose BMC does not take what the order logs in with.
+    /// Rejects a job if the BMC refuses the job's credentials.
     pub(super) fn let_in(&self, job: &Job) -> Result<(), Bad> {
         let power = match &job.spec {
             JobSpec::BootLive(boot) => &boot.power,
@@ -47,7 +48,8 @@ impl Agent {
         }
     }
 
-    /// Done where the next password is taken; else it is changed, which nobody may hear of.
+    /// Changes the password to the next password. Succeeds at once if an earlier attempt already
+    /// changed the password; the reply to a change can get lost.
     pub(super) async fn rotate_bmc(&self, job: &Job, order: &RotateBmc) -> Result<JobResult, Bad> {
         let next = order.next.reveal();
         if order.tried && self.with(job, |machine| machine.bmc_password.as_deref() == Some(next)) {

@@ -1,5 +1,6 @@
-//! Firmware and BIOS of simulated machines, by the rules of the real agent: what holds is left alone, the restart is committed before it is done, and a
-//! successor reads what is there.
+//! Firmware and BIOS of simulated machines, by the rules of the real agent. Correct settings are
+//! left alone. The agent commits the restart before the restart happens. A later attempt reads the
+//! current state from the machine.
 
 use muster_core::firmware::{BmcInventory, Wanted};
 use muster_core::wire::firmware::SetFirmware;
@@ -22,7 +23,8 @@ impl Agent {
                 .any(|record| matches!(record.act.as_str(), "power_on" | "reset"));
             if !changed.is_empty() {
                 let done = self.permitted(job, "power_on", permit).await?;
-                // One that was begun and did not happen left the machine off: it is only turned on.
+                // A restart begun by an earlier attempt but not completed left the machine off. In
+                // this case the machine is only switched on.
                 let done = if begun {
                     Some(done)
                 } else {
@@ -45,12 +47,13 @@ impl Agent {
 }
 
 impl Machine {
-    /// As its BMC says it when it is asked after a boot.
+    /// The inventory reported by the BMC after a boot; `None` for a BMC without an update service.
     pub(super) fn inventory(&self) -> Option<Box<BmcInventory>> {
         self.firmware.clone().map(Box::new)
     }
 
-    /// What differs and can be set.
+    /// Lists the components and settings that differ and can be set. Firmware without an image
+    /// cannot be set.
     fn differing(&self, wanted: &Wanted) -> Vec<String> {
         let settable = Wanted {
             firmware: wanted
@@ -69,7 +72,7 @@ impl Machine {
             .collect()
     }
 
-    /// Sets it, through its firmware.
+    /// Boots the machine, then sets the wanted versions and settings in the BMC's inventory.
     fn set_firmware(&mut self, done: Done, wanted: &Wanted) {
         self.boot_disk(done);
         let Some(said) = &mut self.firmware else {

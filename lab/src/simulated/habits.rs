@@ -1,5 +1,6 @@
-//! How machines behave: how long they take for what, and how often something goes wrong. Drawn from a seed, so that a run can be repeated:
-//! what a machine draws depends on the seed, its name and how much it has drawn before, and on nothing else.
+//! The behaviour of simulated machines: the duration of each job and the rate of failures. All
+//! draws come from a seed, so a run can be repeated. A draw depends only on the seed, the machine's
+//! name and the number of earlier draws by the machine.
 
 use muster_core::gates::Verdict;
 use muster_core::ids::JobId;
@@ -11,32 +12,36 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::Turn;
 
-/// Of a machine whose jobs fail now and then, this part fails for good: a person must look at it.
+/// Share of permanent failures among the failed jobs. After a permanent failure a person must
+/// inspect the machine.
 const FATAL: f64 = 0.2;
-/// No draw is further from its median than by this factor: a timeout is another fault than a slow machine.
+/// Maximum factor between a draw and the median. A timeout is a different fault from a slow
+/// machine.
 const FURTHEST: f64 = 3.0;
 
-/// What a fleet's machines have in common.
+/// The behaviour shared by all machines of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Habits {
+    /// Seed of all draws.
     pub seed: u64,
-    /// Simulated seconds in a real one.
+    /// Simulated seconds per real second.
     pub speed: f64,
-    /// The part of jobs that fail.
+    /// Share of failing jobs, from 0 to 1.
     pub failures: f64,
 }
 
-/// Something a machine took its time for.
+/// The duration of a phase of a job on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Took {
     pub job: JobId,
     pub what: What,
-    /// Real milliseconds, at the speed of the run.
+    /// Duration in real milliseconds, at the speed of the run.
     pub ms: f64,
 }
 
-/// What takes time. Medians are those of eight-GPU servers: firmware that trains two terabytes of memory, an image of some gigabytes,
-/// a driver stack, gates that load every GPU and link.
+/// The phases that take time. The medians are typical of eight-GPU servers: firmware training two
+/// terabytes of memory, an image of some gigabytes, a driver stack, and gates loading every GPU and
+/// link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
@@ -46,7 +51,7 @@ pub enum What {
     Image,
     BootDisk,
     Converge,
-    /// Converge finds nothing to do.
+    /// Converge without any change to make.
     Recheck,
     Gates,
     Admit,
@@ -56,7 +61,7 @@ pub enum What {
 }
 
 impl What {
-    /// Median in seconds, and the spread of its logarithm.
+    /// Returns the median in seconds, and the standard deviation of the duration's logarithm.
     fn distribution(self) -> (f64, f64) {
         match self {
             Self::BootLive => (300.0, 0.25),
@@ -74,17 +79,17 @@ impl What {
 }
 
 impl Habits {
-    /// How long it takes, in real milliseconds.
+    /// Returns the duration of a phase, in real milliseconds. `draw` is the number of the draw.
     pub fn latency_ms(&self, name: &str, draw: u64, what: What) -> f64 {
         let (median_s, spread) = what.distribution();
         let mut dice = self.dice(name, draw);
-        // Box and Muller's way from two even draws to a normal one.
+        // The Box-Muller method makes a normal draw from two uniform draws.
         let (radius, turn): (f64, f64) = (1.0 - dice.random::<f64>(), dice.random());
         let normal = (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * turn).cos();
         median_s * (spread * normal).exp().clamp(1.0 / FURTHEST, FURTHEST) * 1000.0 / self.speed
     }
 
-    /// How the next job of a kind goes, where it does not go well.
+    /// Returns the failure of the next job of a kind, or `None` if the job succeeds.
     pub fn turn(&self, name: &str, draw: u64, kind: &str) -> Option<Turn> {
         let mut dice = self.dice(name, draw);
         if !dice.random_bool(self.failures.clamp(0.0, 1.0)) {

@@ -1,5 +1,6 @@
-//! Machines that outlive their process, as real ones do: each is a file that is replaced whole whenever something happened to it. A process
-//! that is killed leaves every machine before or after an act, never within one.
+//! Simulated machines that outlive the process, as real machines do. Each machine is a file,
+//! replaced as a whole after every change. A killed process leaves every machine either before or
+//! after an act, never in the middle.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,12 @@ use super::scheduler::Scheduler;
 
 pub(super) const SCHEDULER: &str = "scheduler";
 
-/// A directory of machines.
+/// A directory of simulated machines.
 #[derive(Debug)]
 pub struct Keep {
     pub(super) dir: PathBuf,
-    /// What each file holds: machines are looked at more often than they change.
+    /// The last content of each file. A file is written only after a change, because machines are
+    /// read more often than changed.
     pub(super) kept: HashMap<String, Vec<u8>>,
 }
 
@@ -48,7 +50,8 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     serde_json::from_slice(&bytes).with_context(|| format!("what {} holds", path.display()))
 }
 
-/// Whole or not at all, for whoever looks after this process is gone. Not for whoever looks after a power cut: a rehearsal ends with its host.
+/// Writes a file atomically with respect to the end of this process. A power cut can still lose the
+/// write (no fsync); a rehearsal ends with its host anyway.
 pub(super) fn write(dir: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     let fresh = dir.join(name).with_extension("new");
     std::fs::write(&fresh, bytes)?;

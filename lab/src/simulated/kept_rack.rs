@@ -1,4 +1,4 @@
-//! A whole rack, written to and read from a directory of machines.
+//! A whole simulated rack, written to and read from a directory of machines.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::rack::Rack;
 use super::scheduler::Scheduler;
 
 impl Keep {
-    /// Writes a rack into an empty directory.
+    /// Writes a rack into an empty directory, a file for each machine and a file for the scheduler.
     ///
     /// # Errors
-    /// When the directory cannot be made or written.
+    /// Fails if the directory cannot be made or written.
     pub fn create(dir: &Path, rack: &Rack) -> anyhow::Result<()> {
         std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
         for machine in rack.machines.values() {
@@ -24,10 +24,11 @@ impl Keep {
         write(dir, SCHEDULER, &encode(&rack.scheduler)).context("keep the scheduler")
     }
 
-    /// The rack as it was left; what happens to it from here on is kept too.
+    /// Reads the rack in the state of the last write; later changes are written to the directory
+    /// too.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// Fails if the directory cannot be read or a file is malformed.
     pub fn open(dir: &Path) -> anyhow::Result<Rack> {
         let mut machines: Vec<Machine> = Vec::new();
         for entry in std::fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {

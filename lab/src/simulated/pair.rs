@@ -1,4 +1,5 @@
-//! Two simulated machines that measure each other: what each way says is the fabric's.
+//! Measurements between two simulated machines; the rack's fabric determines the result in each
+//! direction.
 
 use jiff::Timestamp;
 use muster_core::gates::{GateResult, Verdict, Waived};
@@ -12,7 +13,8 @@ use super::habits::What;
 use super::machine::node_program::make_result;
 
 impl Agent {
-    /// Each gate, each way. Nothing is kept: an attempt that died is done again.
+    /// Runs each gate in each direction. Results are kept in memory only, so an interrupted attempt
+    /// measures again.
     pub(super) async fn pair(&self, job: &Job, order: &PairOrder) -> Result<JobResult, Bad> {
         let [one, other] = &order.ends;
         assert!(
@@ -54,7 +56,7 @@ impl Agent {
     }
 }
 
-/// A waiver that nobody asked for and nobody agreed to.
+/// A forged waiver without a requester and without an approver.
 fn nobodys() -> Waived {
     let nobody = String::new;
     Waived {

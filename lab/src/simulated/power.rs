@@ -1,4 +1,4 @@
-//! Power as somebody asked for it, on simulated machines, by the rules of the real agent.
+//! Power on and power cycle on request, for simulated machines, by the rules of the real agent.
 
 use muster_core::ids::PermitId;
 use muster_core::wire::job::Job;
@@ -8,7 +8,7 @@ use super::agent::{Agent, Bad, fatal};
 use super::machine::Running;
 
 impl Agent {
-    /// What is on stays as it is.
+    /// Switches a machine on; a running machine is left running.
     pub(super) async fn power_on(&self, job: &Job, permit: PermitId) -> Result<JobResult, Bad> {
         if self.with(job, |machine| machine.running == Running::Off) {
             let done = self.permitted(job, "power_on", permit).await?;
@@ -21,7 +21,8 @@ impl Agent {
         Ok(JobResult::PoweredOn)
     }
 
-    /// Not done twice: whether a reset happened cannot be seen.
+    /// Cycles the power, once. A second attempt fails instead, because the agent cannot see whether
+    /// an earlier reset happened.
     pub(super) async fn power_cycle(&self, job: &Job, permit: PermitId) -> Result<JobResult, Bad> {
         if !job.acts.is_empty() {
             return Err(fatal("power_cycle_unproven", "it may have happened".into()));

@@ -1,4 +1,5 @@
-//! Everything outside of the server: the machines and the scheduler's configuration.
+//! The world outside the server: the machines, the fabric between the machines, and the scheduler's
+//! configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,25 +15,27 @@ pub struct Rack {
     pub machines: BTreeMap<String, Machine>,
     pub scheduler: Scheduler,
     pub fabric: Fabric,
-    /// Where both are kept; without it they end with their process.
+    /// The directory for machines and scheduler; without a directory both are lost when the process
+    /// ends.
     pub keep: Option<Keep>,
 }
 
-/// What lies between the machines, where it is slow.
+/// The network between the machines, with its slow parts.
 #[derive(Clone, Debug, Default)]
 pub struct Fabric {
-    /// Machines whose own link is slow.
+    /// Names of machines with a slow link of their own.
     pub slow: BTreeSet<String>,
-    /// Paths between two machines, the one with the smaller name first.
+    /// Slow paths between two machines; the smaller name is first.
     pub slow_paths: BTreeSet<(String, String)>,
-    /// Whether the agent says of what failed that it is waived, which is not an agent's to say.
+    /// Whether the agent forges a waiver in every result. The server must ignore such waivers,
+    /// because an agent has no right to waive.
     pub waives: bool,
-    /// What was measured, in order: who asked whom.
+    /// The measurements so far, in order: requester and peer.
     pub asked: Vec<(String, String)>,
 }
 
 impl Fabric {
-    /// Whether one machine is slow to reach from another.
+    /// Whether the path between two machines is slow, in either direction.
     pub fn is_slow(&self, one: &str, other: &str) -> bool {
         let path = (one.min(other).to_owned(), one.max(other).to_owned());
         self.slow.contains(one) || self.slow.contains(other) || self.slow_paths.contains(&path)
@@ -40,7 +43,7 @@ impl Fabric {
 }
 
 impl Rack {
-    /// These machines and a scheduler that knows none of them.
+    /// Builds a rack of these machines, with a scheduler whose member list is empty.
     pub fn of(machines: impl IntoIterator<Item = Machine>) -> Self {
         let machines = machines
             .into_iter()
@@ -54,7 +57,8 @@ impl Rack {
         }
     }
 
-    /// Looks at a machine or does something to it; `None` where there is no such machine.
+    /// Reads or changes a machine and keeps the change; returns `None` if the machine does not
+    /// exist.
     pub fn with<T>(&mut self, name: &str, act: impl FnOnce(&mut Machine) -> T) -> Option<T> {
         let machine = self.machines.get_mut(name)?;
         let told = act(machine);
@@ -64,7 +68,8 @@ impl Rack {
         Some(told)
     }
 
-    /// Writes a list of members, unless a newer one is there.
+    /// Replaces the scheduler's member list, unless the current list has the same or a newer
+    /// revision.
     pub fn configure(&mut self, list: &ClusterMembers) {
         if list.revision > self.scheduler.revision {
             self.scheduler.revision = list.revision;
@@ -73,7 +78,8 @@ impl Rack {
         }
     }
 
-    /// Nothing is wiped that jobs may still be sent to.
+    /// Records a violation if the scheduler still lists the machine: a wipe must not begin while
+    /// the node can receive jobs.
     pub fn wipes_begin(&mut self, name: &str) {
         if self.scheduler.members.contains(name) {
             self.scheduler

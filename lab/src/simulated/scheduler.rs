@@ -1,23 +1,24 @@
-//! The scheduler's controller, as the simulated fleet has it.
+//! The scheduler's controller in the simulated fleet.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// What the scheduler's controller knows.
+/// The state of the scheduler's controller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scheduler {
-    /// Nodes its configuration lists, and the revision of the list.
+    /// Nodes in the list written by Muster.
     pub members: BTreeSet<String>,
-    /// Nodes that somebody else's configuration lists.
+    /// Nodes in a configuration that Muster does not manage.
     pub others: BTreeSet<String>,
+    /// Revision of the list in `members`; a newer list has a higher revision.
     pub revision: i64,
-    /// What must never be, in words; empty unless a promise was broken.
+    /// Broken promises as sentences, such as a wipe of a listed node. Empty in a correct run.
     pub violations: Vec<String>,
 }
 
 impl Scheduler {
-    /// Whether its configuration lists a node, ours or somebody else's.
+    /// Whether the configuration lists a node, in Muster's list or in the other.
     pub fn lists(&self, name: &str) -> bool {
         self.members.contains(name) || self.others.contains(name)
     }

@@ -1,4 +1,4 @@
-//! Jobs that boot a machine or take a machine over.
+//! Jobs for booting a machine and for adopting a machine.
 
 use muster_core::ids::PermitId;
 use muster_core::wire::adopt::Adopt;
@@ -58,7 +58,7 @@ impl Agent {
         })
     }
 
-    /// Adopts the machine if a person confirmed its host key.
+    /// Adopts the machine if a person confirmed its host key; fails otherwise.
     pub(super) fn adopt(&self, job: &Job, adopt: &Adopt) -> Result<JobResult, Bad> {
         assert_eq!(adopt.secret.reveal(), "one-time");
         self.with(job, |machine| match adopt.host_key.as_deref() {
@@ -84,7 +84,7 @@ impl Agent {
         })
     }
 
-    /// Reboots the machine, unless another boot id proves that an earlier attempt did.
+    /// Reboots the machine, unless a different boot id proves a reboot by an earlier attempt.
     pub(super) async fn reboot(&self, job: &Job, permit: PermitId) -> Result<JobResult, Bad> {
         let now = self.with(job, |machine| machine.boot_id());
         let former = job

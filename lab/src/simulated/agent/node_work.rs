@@ -1,4 +1,4 @@
-//! Jobs whose work is done by muster-node on the machine.
+//! Jobs done by muster-node on the machine.
 
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::job::Job;
@@ -9,7 +9,8 @@ use super::super::machine::node_program::Heard;
 use super::{Agent, Bad, failed, fatal};
 
 impl Agent {
-    /// Follows the work of muster-node on the machine. The work goes on when this process dies.
+    /// Follows the work of muster-node on the machine, including the permit challenge. The work
+    /// continues when this process dies.
     pub(super) async fn run_on_node(&self, job: &Job, work: Work) -> Result<JobResult, Bad> {
         let plan = Plan {
             protocol: PROTOCOL,

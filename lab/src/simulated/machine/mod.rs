@@ -1,8 +1,9 @@
-//! A machine that keeps state: power, what runs, disks with what is on them, and a log of everything that was done to it. The log is the
-//! oracle: what it does not hold did not happen.
+//! A simulated machine with state: power, running system, disks with their content, and a log of
+//! every act on the machine. The log is the oracle of the tests: an act without an entry did not
+//! happen.
 
 pub mod node_program; // muster-node on the machine
-mod turn; // The way a job goes
+mod turn; // Outcomes of jobs
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,22 +23,22 @@ use super::habits::{Habits, Took, What};
 
 pub use self::turn::Turn;
 
-/// Something that was done to a machine.
+/// An act on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    /// `power_on`, `reset`, `reboot`, `power_off`, `image`, `wipe`.
+    /// Name of the act: `power_on`, `reset`, `reboot`, `power_off`, `image` or `wipe`.
     pub act: Cow<'static, str>,
     pub job: JobId,
     pub permit: PermitId,
     pub epoch: i64,
-    /// The claim whose marker was on the disk before.
+    /// The claim in the disk's marker before the act; `None` for a disk without a marker.
     pub marked: Option<ClaimId>,
-    /// On the machine's own clock.
+    /// Time by the machine's own clock.
     #[serde(default)]
     pub at: Timestamp,
 }
 
-/// What runs on it.
+/// The system running on the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Running {
     Off,
@@ -45,7 +46,7 @@ pub enum Running {
         nonce: String,
     },
     Installed,
-    /// On, and nothing that answers.
+    /// The machine is on, but no system answers.
     Nothing,
 }
 
@@ -60,41 +61,43 @@ pub struct Machine {
     pub name: String,
     pub mac: Mac,
     pub memory_mib: u64,
-    /// Somebody else installed it, and it runs.
+    /// Whether the machine runs a system installed without Muster.
     pub foreign: bool,
-    /// Whether it has a disk without a serial.
+    /// Whether the machine has a disk without a serial.
     pub nameless_disk: bool,
-    /// The switch ports that its interfaces hear.
+    /// The switch ports seen by the interfaces, as by LLDP.
     pub neighbours: Vec<Neighbour>,
-    /// What its BMC says of firmware and BIOS; nothing where it says nothing.
+    /// Firmware and BIOS as reported by the BMC; `None` if the BMC reports neither.
     #[serde(default)]
     pub firmware: Option<BmcInventory>,
     pub running: Running,
     pub disks: BTreeMap<String, Disk>,
     pub log: Vec<Done>,
-    /// How the next jobs go, by kind; those after them go as the habits say.
+    /// Planned outcomes of the next jobs, by kind of job. Later jobs follow `habits`.
     #[serde(skip)]
     pub turns: BTreeMap<&'static str, VecDeque<Turn>>,
-    /// How long it takes for what, and how often something goes wrong. Without them everything is instant and goes well.
+    /// Durations and failure rates; `None` means that every job is instant and succeeds.
     habits: Option<Habits>,
-    /// What it took its time for, in order.
+    /// The duration of each phase so far, in order.
     pub took: Vec<Took>,
-    /// When it will be done with that, in milliseconds since the epoch: it goes on whoever watches.
+    /// End of the current phase, in milliseconds since the epoch. The phase continues even if no
+    /// agent watches.
     busy_until_ms: i64,
     draws: u64,
     boots: u32,
-    /// The stack was installed since the disk was written, and whether the machine was booted since.
+    /// Whether the stack was installed since the disk was written.
     converged: bool,
+    /// Whether the machine was booted after the stack was installed.
     booted_converged: bool,
     spools: BTreeMap<JobId, Spool>,
     epoch: i64,
-    /// What its BMC takes; any until somebody changes it.
+    /// The password accepted by the BMC; `None` accepts any password, until the first change.
     #[serde(default)]
     pub bmc_password: Option<String>,
 }
 
 impl Machine {
-    /// A machine that is off and empty.
+    /// Builds a machine that is off and has empty disks.
     pub fn new(name: String, mac: Mac) -> Self {
         let disks =
             ["DATA", "DECOY", "ROOT"].map(|kind| (format!("{kind}-{name}"), Disk::default()));
@@ -123,13 +126,13 @@ impl Machine {
         }
     }
 
-    /// The same machine with habits.
+    /// Gives the machine habits: durations and failure rates.
     pub fn with(mut self, habits: Habits) -> Self {
         self.habits = Some(habits);
         self
     }
 
-    /// The serial of the disk that images go onto.
+    /// Returns the serial of the disk for images.
     pub fn root(&self) -> String {
         format!("ROOT-{}", self.name)
     }
@@ -146,7 +149,8 @@ impl Machine {
         format!("SHA256:{}", "k".repeat(43))
     }
 
-    /// As somebody else left it: an OS on its disk that runs and knows nothing of Muster.
+    /// Installs a running operating system without Muster, as on a machine taken over from another
+    /// owner.
     pub fn install_by_somebody_else(&mut self) {
         self.foreign = true;
         self.boots += 1;
@@ -175,7 +179,8 @@ impl Machine {
         })
     }
 
-    /// Begins something that takes its time; what a job has begun goes on when another attempt of it asks for the same.
+    /// Begins a phase. Another attempt of the same job continues the phase, if the phase is still
+    /// in progress.
     pub fn begin(&mut self, job: JobId, what: What) {
         let Some(habits) = self.habits else { return };
         let begun = self
@@ -191,7 +196,7 @@ impl Machine {
         self.busy_until_ms = Clock::System.now().as_millisecond() + ms.round() as i64;
     }
 
-    /// How long it still needs for what it does.
+    /// Returns the remaining time of the current phase.
     pub fn busy_for(&self) -> Duration {
         let left = self.busy_until_ms - Clock::System.now().as_millisecond();
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
@@ -249,7 +254,7 @@ impl Machine {
         }
     }
 
-    /// Through its firmware into the live image.
+    /// Boots the machine through its firmware into the live image.
     pub fn boot_live(&mut self, done: Done, nonce: &str) {
         self.begin(done.job, What::BootLive);
         self.record(done);
@@ -257,11 +262,12 @@ impl Machine {
         self.running = Running::Live {
             nonce: nonce.to_owned(),
         };
-        // The live image's spool is in memory.
+        // The spool of the live image is in memory, so a boot loses the spool.
         self.spools.clear();
     }
 
-    /// Through its firmware, or by a reboot, into what is on its disk.
+    /// Boots the machine through its firmware, or by a reboot, from its disk. Without an image on
+    /// the disk, no system answers.
     pub fn boot_disk(&mut self, done: Done) {
         self.begin(done.job, What::BootDisk);
         self.record(done);

@@ -1,4 +1,4 @@
-//! muster-node on a machine: jobs in a spool, permits by challenge, and the disks that they write.
+//! muster-node on a simulated machine: jobs in a spool, permits by challenge, and writes to disks.
 
 use jiff::Timestamp;
 use muster_core::gates::{Evidence, Gate, GateResult, Verdict, fingerprint};
@@ -28,18 +28,19 @@ pub(super) struct Spool {
 pub enum Heard {
     Challenge(Challenge),
     Result(WorkResult),
-    /// muster-node worked on a later assignment or attempt.
+    /// muster-node already worked on a later assignment or attempt.
     Stale,
 }
 
 impl Machine {
-    /// `muster-node run`: starts a job, or finds the job in the spool. A job that writes disks first asks for its permit.
+    /// `muster-node run`: starts a job, or finds the job in the spool. A job with writes to disks
+    /// first asks for its permit.
     pub fn run(&mut self, plan: &Plan) -> Heard {
         let known = self.spools.get(&plan.job);
         if plan.epoch < self.epoch || known.is_some_and(|known| plan.attempt < known.plan.attempt) {
             return Heard::Stale;
         }
-        // A successful job is not repeated: the real muster-node answers with its kept result.
+        // A successful job is not repeated: the real muster-node also answers with the kept result.
         let ended = self
             .spools
             .get(&plan.job)
@@ -83,7 +84,7 @@ impl Machine {
         }
     }
 
-    /// Returns a failure where a disk of the plan has the marker of another claim or of a later epoch.
+    /// Returns a failure if a disk of the plan has the marker of another claim or of a later epoch.
     fn check_markers(&self, plan: &Plan) -> Option<Failure> {
         let (claim, serials) = match &plan.work {
             Work::WriteImage(image) => (Some(image.claim), vec![image.disk_serial.clone()]),
@@ -111,7 +112,8 @@ impl Machine {
         })
     }
 
-    /// `muster-node answer`: the server's answer to the challenge. `trusted` is the key of the site's live image.
+    /// `muster-node answer`: handles the server's answer to the challenge. `trusted` is the key of
+    /// the site's live image.
     pub fn answer(&mut self, job: JobId, answer: &Answer, trusted: &str) {
         let Some(spool) = self
             .spools
@@ -142,7 +144,7 @@ impl Machine {
         self.spools.get_mut(&job).expect("found above").result = Some(result);
     }
 
-    /// Writes the disks, once for each granted permit.
+    /// Writes the disks; called once for each granted permit.
     fn write(&mut self, plan: &Plan, permit: PermitId) -> WorkResult {
         let root = self.root();
         let marked = self.disks[&root].marker.as_ref().map(|marker| marker.claim);
