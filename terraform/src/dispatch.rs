@@ -83,7 +83,7 @@ impl tower::Service<http::Request<Body>> for Provider {
     }
 }
 
-/// go-plugin's own service. Its only call asks the process to end.
+/// go-plugin's own service. The only call of the service asks the process to end.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller(pub(crate) Arc<tokio::sync::Notify>);
 

@@ -1,6 +1,6 @@
-//! Start and authentication of a provider by Terraform (go-plugin's handshake): a cookie in the
-//! environment, a Unix socket in a private directory, and TLS with a pinned certificate on both
-//! sides. No other process can call the provider.
+//! Start and authentication of a provider by Terraform (go-plugin's handshake). The handshake uses
+//! a cookie in the environment, a Unix socket in a private directory, and TLS with a pinned
+//! certificate on both sides. No other process can call the provider.
 
 use std::convert::Infallible;
 use std::os::unix::process::parent_id;

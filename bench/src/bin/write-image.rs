@@ -1,6 +1,6 @@
-//! Measures how muster-node streams an image from HTTP to a disk: the part of the job `write-image`
-//! which moves the bytes of the image, on any file or device. Usage: `write-image URL DISK`, with
-//! the image's `wire::node::WriteImage` without `url` on standard input.
+//! Measures how muster-node streams an image from HTTP to a disk: the byte transfer of the job
+//! `write-image`, on any file or device. Usage: `write-image URL DISK`, with the image's
+//! `wire::node::WriteImage` without `url` on standard input.
 
 use std::fs::File;
 use std::time::Duration;

@@ -31,8 +31,8 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
         .iter()
         .flat_map(|stack| &stack.packages)
         .map(|package| package.name.as_str());
-    // The stack's kernel wins over a newer installed kernel: a stack may return to an older release
-    // while a newer kernel is still installed or comes with the image.
+    // The stack's kernel wins over a newer installed kernel, because a stack may return to an older
+    // release. The newer kernel is then still installed, or comes with the image.
     let brought = newest_release(packages);
     let expected = brought.as_ref().unwrap_or(&installed);
     let wanted = stack

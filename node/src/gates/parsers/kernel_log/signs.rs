@@ -263,9 +263,9 @@ fn process(message: &str) -> Option<&'static str> {
 }
 
 /// Returns whether a message contains words chosen by an unprivileged user and reports no fault of
-/// the machine. Examples are the name of a process or cgroup, the version of a driver's client, and
-/// the mount options of file systems open to any user namespace (fs/fs_parser.c,
-/// fs/overlayfs/params.c, mm/shmem.c, fs/fuse/inode.c).
+/// the machine. Examples are the name of a process or cgroup, and the version of a driver's client.
+/// Mount options are another example, because any user namespace may mount some file systems
+/// (fs/fs_parser.c, fs/overlayfs/params.c, mm/shmem.c, fs/fuse/inode.c).
 fn names_a_process(message: &str) -> bool {
     let begins = [
         "traps: ",

@@ -1,6 +1,6 @@
 //! Parser for `nvbandwidth -j`. Matrix cells are strings, with `"N/A"` for a copy from a GPU to
 //! itself. *Waived* tests did not run and have no numbers. The value of a GPU is the slowest cell
-//! of its column if the rows are the host, or of its row if rows and columns are GPUs.
+//! of its column, or of its row in a matrix of GPUs by GPUs.
 
 use std::collections::BTreeSet;
 

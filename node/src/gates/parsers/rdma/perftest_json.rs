@@ -1,5 +1,5 @@
 //! Parser for the file of perftest's `--out_json`. The file does not state its unit, so the parser
-//! checks the unit: the message rate times the message size must equal the bandwidth in Gb/s.
+//! checks the unit. The message rate times the message size must equal the bandwidth in Gb/s.
 
 use serde::Deserialize;
 
