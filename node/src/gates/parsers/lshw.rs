@@ -1,5 +1,6 @@
 //! Parser for `lshw -json`: a tree of devices, inside a list in newer versions. The document
-//! carries no version of lshw, so the parser recognizes devices only by class and id.
+//! carries no version of lshw, so the parser recognizes devices only by class and id, and the system
+//! memory also by the description.
 
 use serde_json::Value;
 
