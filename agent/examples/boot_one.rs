@@ -1,7 +1,9 @@
-//! Boots one machine by hand, without a server: serves DHCP, TFTP and HTTP on an address of this machine, arms the live image for one MAC, and
-//! prints what the machine is seen doing until it reports its host key or the time is over. For trying a new model's firmware.
+//! Boots a machine by hand, without a server, to try the firmware of a new model. Serves DHCP, TFTP
+//! and HTTP on a local address and arms the live image for the given MAC. Prints each boot request
+//! of the machine until the machine reports its host key or the time is over.
 //!
-//! `boot_one ADDRESS/PREFIX MAC NODE_ADDRESS IPXE_DIR LIVE_DIR SECONDS` as root; `LIVE_DIR` of `-` arms nothing, so that local boot is seen.
+//! Usage, as root: `boot_one ADDRESS/PREFIX MAC NODE_ADDRESS IPXE_DIR LIVE_DIR SECONDS`. A
+//! `LIVE_DIR` of `-` arms no image, to watch a boot from the local disk.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};

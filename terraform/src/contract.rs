@@ -1,26 +1,27 @@
-//! The API's own description, read as types. A field that the API has is an attribute here, under the same name, with the same words.
+//! Types read from the API's OpenAPI description. Every field of the API becomes an attribute with
+//! the same name and the same description.
 
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// The description that the server gives of itself; a test of the server holds it to the code.
+/// The API description of the server. A test of the server compares the file with the code.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../docs/openapi.json"))
         .expect("the committed description is JSON")
 });
-/// Deeper than any schema of the API; only a description that refers to itself gets there.
+/// Deeper than any schema of the API. Only a recursive description exceeds the limit.
 const DEEPEST: usize = 24;
 
-/// What a value may be.
+/// Type of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
     Bool,
     Number,
     Text,
-    /// A number or a text; Terraform has no such type, so it is written as a text.
+    /// A number or a text. Terraform has no such type, so the attribute is a string.
     NumberOrText,
-    /// Anything, as JSON text.
+    /// Any value, as JSON text.
     Json,
     List(Box<Type>),
     Map(Box<Type>),
@@ -33,13 +34,13 @@ pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) required: bool,
-    /// Goes in and never comes back.
+    /// Sent to the API and never returned.
     pub(crate) write_only: bool,
     pub(crate) of: Type,
 }
 
 impl Member {
-    /// A member that is always there.
+    /// Creates a required member.
     pub(crate) fn new(name: &str, about: &str, of: Type) -> Self {
         Self {
             name: name.into(),
@@ -52,7 +53,7 @@ impl Member {
 }
 
 impl Type {
-    /// The members of an object; of everything else there are none.
+    /// Returns the members of an object, or an empty slice for other types.
     pub(crate) fn members(&self) -> &[Member] {
         match self {
             Self::Object(members) => members,
@@ -60,13 +61,13 @@ impl Type {
         }
     }
 
-    /// The member of that name.
+    /// Returns the member with the name.
     pub(crate) fn member(&self, name: &str) -> Option<&Member> {
         self.members().iter().find(|member| member.name == name)
     }
 }
 
-/// A schema of the API by name: `NodeSpec`.
+/// Returns a schema of the API by name, such as `NodeSpec`.
 pub(crate) fn schema(name: &str) -> Type {
     read(named(name), 0)
 }
@@ -108,7 +109,7 @@ fn read(schema: &Value, depth: usize) -> Type {
     }
 }
 
-/// The type's word; `["string", "null"]` is a text that may be absent.
+/// Returns the type's word. `["string", "null"]` is an optional text.
 fn kind(schema: &Value) -> Option<&str> {
     match &schema["type"] {
         Value::Array(words) => words
@@ -137,7 +138,8 @@ fn properties(schema: &Value, depth: usize) -> Vec<Member> {
     properties.iter().map(member).collect()
 }
 
-/// A member's own words, or those beside the reference it is.
+/// Returns the description of a member. For a reference, the description beside the reference is
+/// used.
 fn about(property: &Value) -> String {
     let beside = property["oneOf"]
         .as_array()
@@ -153,7 +155,8 @@ fn members(of: &Type) -> Vec<Member> {
     of.members().to_vec()
 }
 
-/// Variants that are objects become one object with the members of all: what all require is required, and the server says the rest.
+/// Merges the variants. Object variants become a single object with the members of all variants. A
+/// member is required if every variant requires the member, and the server checks the other rules.
 fn one_of(mut variants: Vec<Type>) -> Type {
     if variants.len() == 1 {
         return variants.remove(0);

@@ -1,4 +1,5 @@
-//! What the API refused, as Terraform shows it: beside the attribute that the server's pointer names.
+//! Converts errors of the API to Terraform diagnostics, attached to the attribute named by the
+//! server's pointer.
 
 use muster_api::client::ClientError;
 
@@ -6,7 +7,7 @@ use crate::contract::Type;
 use crate::kinds::Kind;
 use crate::messages::{AttributePath, Diagnostic, PathStep, Selector};
 
-/// Something that stops an apply.
+/// Returns a diagnostic that stops an apply.
 pub(crate) fn error(summary: impl Into<String>, detail: impl Into<String>) -> Diagnostic {
     Diagnostic {
         severity: 1,
@@ -16,7 +17,7 @@ pub(crate) fn error(summary: impl Into<String>, detail: impl Into<String>) -> Di
     }
 }
 
-/// Something a person should know before or after an apply.
+/// Returns a diagnostic for the operator's attention, before or after an apply.
 pub(crate) fn warning(summary: impl Into<String>, detail: impl Into<String>) -> Diagnostic {
     Diagnostic {
         severity: 2,
@@ -26,7 +27,7 @@ pub(crate) fn warning(summary: impl Into<String>, detail: impl Into<String>) -> 
     }
 }
 
-/// An attribute of a resource.
+/// Returns the path of a resource's attribute.
 pub(crate) fn path(attribute: &str) -> AttributePath {
     AttributePath {
         steps: vec![step(Selector::AttributeName(attribute.into()))],
@@ -39,7 +40,8 @@ fn step(selector: Selector) -> PathStep {
     }
 }
 
-/// A refusal: one diagnostic for each fault that the server names, at its place.
+/// Converts an API error to diagnostics: a diagnostic per fault reported by the server, at the
+/// fault's attribute.
 pub(crate) fn refusal(kind: Option<&Kind>, doing: &str, refused: &ClientError) -> Vec<Diagnostic> {
     let ClientError::Problem(problem) = refused else {
         return vec![error(doing, refused.to_string())];
@@ -71,13 +73,15 @@ pub(crate) fn refusal(kind: Option<&Kind>, doing: &str, refused: &ClientError) -
     problem.errors.iter().map(fault).collect()
 }
 
-/// Terraform finds the line of a resource's own attribute, and none of what is below it: that, the text says.
+/// Shortens a path to the resource's own attribute. Terraform finds only the line of such an
+/// attribute, and the text of the diagnostic has the full pointer.
 fn visible(mut path: AttributePath) -> AttributePath {
     path.steps.truncate(1);
     path
 }
 
-/// Where a pointer into the document (RFC 6901) is in the configuration: as far as the types go with it.
+/// Returns the place of a pointer into the document (RFC 6901) in the configuration, as far as the
+/// types follow the pointer.
 fn place(kind: &Kind, pointer: &str) -> Option<AttributePath> {
     if pointer == "/spec/secret" {
         return Some(path("secret"));

@@ -1,4 +1,5 @@
-//! Which call of the protocol goes where: the gRPC services by hand, since there is nothing to generate them from.
+//! Routes the calls of the protocol to functions. The gRPC services are written by hand, because
+//! the repository has no protobuf file to generate from.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,10 +18,11 @@ use crate::provider::Provider;
 
 type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
-/// A plan of a large fleet is one message. Bytes; Terraform's own limit.
+/// Maximum message size in bytes, equal to Terraform's own limit. The plan of a large fleet is a
+/// single message.
 const LARGEST_MESSAGE: usize = 256 << 20;
 
-/// Answers one call with a function of its message.
+/// Answers a unary call with a function of the decoded message.
 fn unary<I, O, F>(
     request: http::Request<Body>,
     call: impl Fn(I) -> F + Clone + Send + Sync + 'static,
@@ -81,7 +83,7 @@ impl tower::Service<http::Request<Body>> for Provider {
     }
 }
 
-/// go-plugin's own service: it only says that we may end.
+/// go-plugin's own service. The only call of the service asks the process to end.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller(pub(crate) Arc<tokio::sync::Notify>);
 

@@ -1,4 +1,5 @@
-//! The table: every resource and data source, and what is particular to it. All else is the same for all, and follows from the contract.
+//! The table of all resources and data sources, with their particular properties. All other
+//! properties are common to all kinds and follow from the API contract.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,48 +12,49 @@ use crate::value::state_of;
 /// A kind of the API, as a resource and as two data sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    /// As in `muster_<word>`.
+    /// Singular word, as in `muster_<word>`.
     pub(crate) word: &'static str,
-    /// As in `/v1/<collection>` and `muster_<collection>`.
+    /// Plural word, as in `/v1/<collection>` and `muster_<collection>`.
     pub(crate) collection: &'static str,
-    /// The object's schema in the API's description.
+    /// Name of the object's schema in the API's description.
     schema: &'static str,
-    /// What changes only by making another one, beside the name.
+    /// Parts changed only by replacing the object.
     pub(crate) fixed: Fixed,
     pub(crate) wait: Option<Wait>,
-    /// How long creating and destroying may take, unless `timeouts` says otherwise.
+    /// Time limit for creating and destroying, unless `timeouts` sets another limit.
     pub(crate) patience: Duration,
 }
 
-/// What of a resource cannot be changed in place.
+/// Parts of a resource that cannot be changed in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fixed {
-    /// Another name is a rename.
+    /// No part. A new name renames the object.
     Nothing,
     Name,
     NameAndSpec,
-    /// All of the spec but these members.
+    /// The name, and the spec except the listed members.
     NameAndSpecBut(&'static [&'static str]),
 }
 
-/// Something that goes on after the API has answered, and can be waited for.
+/// Work of the server after its response, which an apply can wait for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// Where in the object its node's state stands.
+    /// JSON pointer to the node's state in the object.
     pub(crate) state: &'static str,
     pub(crate) until: Until,
 }
 
-/// When a wait is over.
+/// Condition for the end of a wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
-    /// As the configuration's `wait_for` says: a state, or `none`, which it is by default. Nothing goes on by itself from `stuck`.
+    /// The state in the configuration's `wait_for`, or `none` by default. A node in a `stuck` state
+    /// stays there until an operator acts.
     State { stuck: &'static [&'static str] },
-    /// As the server says of the object: `status.ready`, `status.stuck`.
+    /// The server's own verdict in the object: `status.ready`, `status.stuck`.
     Ready,
 }
 
-/// The `wait_for` that waits for nothing.
+/// Value of `wait_for` to skip the wait.
 pub(crate) const NOTHING: &str = "none";
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -60,7 +62,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const STUCK: &[&str] = &["failed", "quarantined", "maintenance", "retired"];
 
 impl Wait {
-    /// Whether what is waited for has happened.
+    /// Returns whether the object has reached the goal.
     pub(crate) fn reached(&self, object: &Json, goal: &str) -> bool {
         match self.until {
             Until::State { .. } => goal == NOTHING || state_of(object, self.state) == goal,
@@ -68,7 +70,7 @@ impl Wait {
         }
     }
 
-    /// Whether it will not happen by itself.
+    /// Returns whether the object cannot reach the goal without an operator.
     pub(crate) fn is_stuck(&self, object: &Json) -> bool {
         match self.until {
             Until::State { stuck } => stuck.contains(&state_of(object, self.state)),
@@ -88,7 +90,7 @@ const fn declared(word: &'static str, collection: &'static str, schema: &'static
     }
 }
 
-/// Every kind.
+/// All kinds.
 pub(crate) const KINDS: [Kind; 16] = [
     declared("site", "sites", "Site"),
     declared("rack", "racks", "Rack"),
@@ -135,7 +137,7 @@ pub(crate) const KINDS: [Kind; 16] = [
     },
 ];
 
-/// What a data source reads.
+/// The answer behind a data source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     One(&'static Kind),
@@ -145,13 +147,13 @@ pub(crate) enum Source {
     Operation,
 }
 
-/// The kind of a resource by its type: `muster_rack`.
+/// Returns the kind of a resource by its type, such as `muster_rack`.
 pub(crate) fn resource(type_name: &str) -> Option<&'static Kind> {
     let word = type_name.strip_prefix("muster_")?;
     KINDS.iter().find(|kind| kind.word == word)
 }
 
-/// The kind of claims.
+/// Returns the kind of claims.
 pub(crate) fn claim() -> &'static Kind {
     KINDS
         .iter()
@@ -159,7 +161,7 @@ pub(crate) fn claim() -> &'static Kind {
         .expect("claims are one of the kinds")
 }
 
-/// Every data source with its type.
+/// Returns all data sources with their types.
 pub(crate) fn sources() -> Vec<(String, Source)> {
     let singular = KINDS
         .iter()
@@ -176,7 +178,7 @@ pub(crate) fn sources() -> Vec<(String, Source)> {
     singular.chain(plural).chain(others).collect()
 }
 
-/// The data source of a type.
+/// Returns the data source of a type.
 pub(crate) fn source(type_name: &str) -> Option<Source> {
     sources()
         .into_iter()
@@ -187,7 +189,7 @@ pub(crate) fn source(type_name: &str) -> Option<Source> {
 static SHAPES: LazyLock<Vec<Type>> = LazyLock::new(|| KINDS.iter().map(read_shape).collect());
 
 impl Kind {
-    /// An object of the kind as the API answers it, without what it never answers.
+    /// Returns the type of an object in API responses, without write-only members.
     pub(crate) fn shape(&self) -> &'static Type {
         let at = KINDS
             .iter()
@@ -196,22 +198,22 @@ impl Kind {
         &SHAPES[at]
     }
 
-    /// One of `labels`, `annotations`, `spec`, `status`.
+    /// Returns the type of `labels`, `annotations`, `spec` or `status`.
     pub(crate) fn part(&self, name: &str) -> &'static Type {
         &self.shape().member(name).expect("every object has it").of
     }
 
-    /// Whether its objects can be given another name.
+    /// Returns whether objects of the kind can be renamed.
     pub(crate) fn renames(&self) -> bool {
         self.fixed == Fixed::Nothing
     }
 
-    /// Whether its objects can carry labels.
+    /// Returns whether objects of the kind can carry labels.
     pub(crate) fn labelled(&self) -> bool {
         !matches!(self.word, "claim" | "token")
     }
 
-    /// Whether its spec takes a secret, which is never answered.
+    /// Returns whether the spec takes a secret. The API never returns the secret.
     pub(crate) fn takes_secret(&self) -> bool {
         matches!(self.word, "credential" | "webhook")
     }
@@ -244,9 +246,11 @@ fn read_shape(kind: &Kind) -> Type {
     Type::Object(members)
 }
 
-/// A token in the form that every other object has: what is asked for apart from what is observed.
+/// Returns the type of a token in the form of every other object: requested values in the spec,
+/// observed values in the status.
 fn token() -> Type {
-    // What is optional there has a default that is answered, so Terraform must have said it; but for the scope, which is answered when there is one.
+    // An optional member has a default, and the server returns the default. Terraform must
+    // therefore require the member. The exception is `scope`, returned only when set.
     let asked = contract::schema("CreateToken");
     let asked = asked
         .members()

@@ -1,20 +1,21 @@
-//! The Terraform provider: the public API as resources and data sources. Their schemas come from the API's own description
-//! (`docs/openapi.json`), so the two cannot differ. It must not know anything that the API does not say, and keeps no state of its own.
+//! The Terraform provider: the public API as resources and data sources. The schemas come from the
+//! API's own description (`docs/openapi.json`), so provider and API cannot differ. The provider has
+//! no knowledge beyond the API's responses, and keeps no state of its own.
 
 mod contract; // The API's description as types
-mod diagnostics; // What the API refused, where in the configuration
-mod dispatch; // Which call of the protocol goes where
-mod kinds; // The table: every resource and data source
+mod diagnostics; // Errors of the API, at their place in the configuration
+mod dispatch; // Routes from calls of the protocol to functions
+mod kinds; // The table of all resources and data sources
 mod messages; // The protocol's messages
-mod plugin; // How Terraform starts and trusts this process
+mod plugin; // Start of the process by Terraform, and mutual authentication
 mod provider; // The protocol's calls
 mod remote; // The API's calls
 mod schema; // Types as the protocol's schemas
-mod value; // Terraform's values and the API's
+mod value; // Conversion between Terraform's values and the API's values
 
 use std::process::ExitCode;
 
-/// Serves Terraform until it says that it is done.
+/// Serves Terraform until Terraform asks the process to end.
 pub fn main() -> ExitCode {
     if rustls::crypto::aws_lc_rs::default_provider()
         .install_default()

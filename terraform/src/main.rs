@@ -1,4 +1,4 @@
-//! terraform-provider-muster, as Terraform starts it.
+//! Entry point of `terraform-provider-muster`, started by Terraform.
 
 fn main() -> std::process::ExitCode {
     terraform_provider_muster::main()

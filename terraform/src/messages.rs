@@ -1,5 +1,5 @@
-//! The messages of Terraform's plugin protocol 6 that are used here, with the protocol's field numbers. Fields that nobody reads are left out:
-//! protobuf skips what it does not know.
+//! The messages of Terraform's plugin protocol 6 used by the provider, with the protocol's field
+//! numbers. Unread fields are omitted, because protobuf skips unknown fields.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct DynamicValue {
     pub(crate) json: Vec<u8>,
 }
 
-/// One step into a value.
+/// A step into a value.
 #[derive(Clone, PartialEq, Eq, Oneof)]
 pub(crate) enum Selector {
     #[prost(string, tag = "1")]
@@ -25,7 +25,7 @@ pub(crate) enum Selector {
     ElementKeyInt(i64),
 }
 
-/// A message around a [`Selector`], as the protocol has it.
+/// The protocol's message around a [`Selector`].
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PathStep {
     #[prost(oneof = "Selector", tags = "1, 2, 3")]
@@ -61,7 +61,7 @@ pub(crate) struct RawState {
 pub(crate) struct Attribute {
     #[prost(string, tag = "1")]
     pub(crate) name: String,
-    /// A cty type as JSON; empty where `nested_type` says it.
+    /// A cty type as JSON. Empty if `nested_type` contains the type.
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) r#type: Vec<u8>,
     #[prost(string, tag = "3")]
@@ -84,7 +84,7 @@ pub(crate) struct Attribute {
 pub(crate) struct Object {
     #[prost(message, repeated, tag = "1")]
     pub(crate) attributes: Vec<Attribute>,
-    /// 1 is one object, 2 a list, 4 a map.
+    /// 1 is a single object, 2 a list, 4 a map.
     #[prost(int32, tag = "3")]
     pub(crate) nesting: i32,
 }
@@ -142,14 +142,14 @@ pub(crate) struct Configure {
     pub(crate) config: Option<DynamicValue>,
 }
 
-/// The answer that has nothing but diagnostics.
+/// An answer with diagnostics only.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Diagnostics {
     #[prost(message, repeated, tag = "1")]
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// A resource or data source by type with its configuration: to validate, to read.
+/// Type and configuration of a resource or data source, to validate or to read.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Configured {
     #[prost(string, tag = "1")]
@@ -166,7 +166,7 @@ pub(crate) struct Upgrade {
     pub(crate) raw_state: Option<RawState>,
 }
 
-/// A value with diagnostics: an upgraded state, a data source's state.
+/// A value with diagnostics: an upgraded state, or a data source's state.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct StateAnswer {
     #[prost(message, optional, tag = "1")]

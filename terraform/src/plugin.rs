@@ -1,5 +1,6 @@
-//! How Terraform starts a provider and trusts it (go-plugin's handshake): a cookie in the environment, a Unix socket in a directory of our
-//! own, and TLS in which both sides know the other's one certificate. Nobody else can call this process.
+//! Start and authentication of a provider by Terraform (go-plugin's handshake). The handshake uses
+//! a cookie in the environment, a Unix socket in a private directory, and TLS with a pinned
+//! certificate on both sides. No other process can call the provider.
 
 use std::convert::Infallible;
 use std::os::unix::process::parent_id;
@@ -24,17 +25,21 @@ use tonic::server::NamedService;
 
 use crate::dispatch::Controller;
 
-/// Says that Terraform started us, not a person (go-plugin's `HandshakeConfig` of Terraform).
+/// Proves the start by Terraform and not by a person (go-plugin's `HandshakeConfig` of Terraform).
 const COOKIE: (&str, &str) = (
     "TF_PLUGIN_MAGIC_COOKIE",
     "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2",
 );
-/// How often is looked whether Terraform is still there: killed, it does not say that we may end.
+/// Interval for checking that Terraform still runs. A killed Terraform does not ask the provider to
+/// end.
 const ORPHAN_CHECK: Duration = Duration::from_secs(1);
-/// Connections that wait to be served; Terraform makes one.
+/// Maximum connections waiting to be served. Terraform opens a single connection.
 const BACKLOG: usize = 8;
 
-/// Serves the calls of Terraform until it asks us to end.
+/// Serves the calls of Terraform until Terraform asks the provider to end.
+///
+/// # Errors
+/// Fails without the cookie or the certificate of Terraform, and when Terraform is gone.
 pub(crate) async fn serve<S>(provider: S) -> anyhow::Result<()>
 where
     S: tower::Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
@@ -78,21 +83,22 @@ where
     }
 }
 
-/// Ctrl-C in a terminal reaches us as well; Terraform alone decides what it means, and tells us by its `StopProvider`.
+/// Ignores Ctrl-C. A Ctrl-C in the terminal also reaches the provider, and Terraform alone decides
+/// how to react. Terraform stops the provider with `StopProvider`.
 async fn ignore_interrupts() -> anyhow::Result<()> {
     loop {
         tokio::signal::ctrl_c().await?;
     }
 }
 
-/// Until whoever started us is gone.
+/// Waits until the parent process is gone.
 async fn orphaned(parent: u32) {
     while parent_id() == parent {
         tokio::time::sleep(ORPHAN_CHECK).await;
     }
 }
 
-/// Hands on the connections that prove to be Terraform's.
+/// Forwards the connections authenticated as Terraform's.
 async fn accept(
     listener: UnixListener,
     acceptor: TlsAcceptor,
@@ -107,7 +113,7 @@ async fn accept(
     }
 }
 
-/// TLS for one client, and our own certificate.
+/// Returns the TLS setup for the pinned client, and the provider's own certificate.
 fn tls(client: CertificateDer<'static>) -> anyhow::Result<(TlsAcceptor, CertificateDer<'static>)> {
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
     let certificate = rcgen::CertificateParams::new(vec!["localhost".into()])?
@@ -126,7 +132,8 @@ fn tls(client: CertificateDer<'static>) -> anyhow::Result<(TlsAcceptor, Certific
     Ok((TlsAcceptor::from(Arc::new(config)), certificate))
 }
 
-/// Accepts exactly one certificate. It is its own authority (and a P-521 one), so there is no path to build.
+/// Accepts exactly a single client certificate. The certificate is its own authority (with a P-521
+/// key), so no certificate path is built.
 #[derive(Debug)]
 struct Pinned {
     client: CertificateDer<'static>,

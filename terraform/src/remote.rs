@@ -1,4 +1,5 @@
-//! The API's calls, for every kind in one form: claims and tokens are made by other calls than what is declared.
+//! The API's calls, in the same form for every kind. Claims and tokens are created by calls
+//! different from other objects.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,30 +15,32 @@ use tokio::time::Instant;
 use crate::kinds::{Fixed, Kind};
 use crate::value::state_of;
 
-/// The largest page the server gives.
+/// The largest page allowed by the server.
 const PAGE: &str = "1000";
-/// Before something is asked again.
+/// Pause before a retry.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long one wait for an operation may last: a stop is heard after it at the latest.
+/// Maximum length of a single wait for an operation. A stop request takes effect after the wait at
+/// the latest.
 const POLL: Duration = Duration::from_secs(5);
 
-/// The server, and whether Terraform asked us to stop.
+/// The server, and the stop request of Terraform.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     pub(crate) client: Client,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// What came of waiting.
+/// Result of a wait.
 #[derive(Debug)]
 pub(crate) enum Waited {
     Reached(Json),
-    /// Not yet, or never by itself: the object as it is, and why.
+    /// The goal is not reached yet, or never without an operator: the current object and the
+    /// reason.
     NotReached(Json, String),
 }
 
 impl Remote {
-    /// Asks until there is an answer that stays: again while the server is away, or refuses with one of these codes.
+    /// Retries a call while the server is away or returns a listed error code, until the deadline.
     pub(crate) async fn patiently<T, F>(
         &self,
         deadline: Instant,
@@ -59,7 +62,7 @@ impl Remote {
         }
     }
 
-    /// Waits a moment; `false` when the time is up or Terraform wants us to stop.
+    /// Sleeps briefly. Returns `false` after the deadline or a stop request of Terraform.
     pub(crate) async fn pause(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() || *self.stop.borrow() {
@@ -69,7 +72,7 @@ impl Remote {
         true
     }
 
-    /// The object by name or id.
+    /// Returns the object with the name or id.
     pub(crate) async fn find(&self, kind: &Kind, key: &str) -> Result<Option<Json>, ClientError> {
         if kind.word == "token" {
             let found = match self.client.get_value(&["tokens", key], &[]).await {
@@ -87,7 +90,7 @@ impl Remote {
         }
     }
 
-    /// All objects that fit, page by page.
+    /// Returns all objects matching the filter, page by page.
     pub(crate) async fn list(&self, kind: &Kind, filter: &str) -> Result<Vec<Json>, ClientError> {
         if kind.word == "token" {
             let tokens = self.client.list_tokens().await?.items;
@@ -115,7 +118,7 @@ impl Remote {
         }
     }
 
-    /// Makes what is not there yet.
+    /// Creates an object that must not exist yet.
     pub(crate) async fn create(
         &self,
         kind: &Kind,
@@ -136,7 +139,7 @@ impl Remote {
         }
     }
 
-    /// Makes a token; its secret is in this answer and nowhere else.
+    /// Creates a token. The server returns the secret only in the response to the creation.
     pub(crate) async fn create_token(
         &self,
         name: &str,
@@ -151,7 +154,7 @@ impl Remote {
         Ok((as_object(token), secret))
     }
 
-    /// Replaces exactly the generation that was planned with. Of a claim, what can be changed of one.
+    /// Replaces exactly the planned generation. For a claim, only the changeable members are sent.
     pub(crate) async fn replace(
         &self,
         kind: &Kind,
@@ -183,7 +186,7 @@ impl Remote {
             .await
     }
 
-    /// Gives exactly the generation that was planned with another name; the generation that it then has.
+    /// Renames exactly the planned generation, and returns the generation after the rename.
     pub(crate) async fn rename(
         &self,
         kind: &Kind,
@@ -191,7 +194,7 @@ impl Remote {
         (generation, name): (i64, &str),
     ) -> Result<i64, ClientError> {
         let found = self.client.get_value(&[kind.collection, id], &[]).await?;
-        // Done by an apply that was killed, it is not done again.
+        // A rename completed by a killed apply is not repeated.
         if found["name"].as_str() != Some(name) {
             if found["generation"].as_i64() != Some(generation) {
                 return Err(ClientError::Usage(
@@ -208,7 +211,8 @@ impl Remote {
         Ok(generation + 1)
     }
 
-    /// Removes exactly the generation that was planned with. A claim is then being released, which takes its time.
+    /// Removes exactly the planned generation. For a claim, removal starts the release, which takes
+    /// time.
     pub(crate) async fn remove(
         &self,
         kind: &Kind,
@@ -227,7 +231,7 @@ impl Remote {
         }
     }
 
-    /// Waits until the object is where it is wanted, is stuck, or the time is up.
+    /// Waits until the object reaches the goal, is stuck, or the time is up.
     pub(crate) async fn wait(
         &self,
         kind: &Kind,
@@ -260,7 +264,8 @@ impl Remote {
             if let Some(operation) = object.pointer("/status/operation").and_then(Json::as_str) {
                 let left = deadline.saturating_duration_since(Instant::now()).min(POLL);
                 let wait = format!("{}s", left.as_secs().max(1));
-                // Only a wake-up: what the operation came to is read from the object.
+                // The response only wakes the loop. The result of the operation is read from the
+                // object.
                 drop(
                     self.client
                         .get_value(&["operations", operation], &[("wait", &wait)])
@@ -281,7 +286,7 @@ impl Remote {
         }
     }
 
-    /// Why a node is where it is, in the server's words.
+    /// Returns the server's explanation of the node's state.
     async fn why(&self, kind: &Kind, object: &Json) -> String {
         let pointer = if kind.word == "claim" {
             "/status/node"
@@ -295,15 +300,16 @@ impl Remote {
     }
 }
 
-/// What becomes of a released node's disks.
+/// Time to erase the disks of a released node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Erase {
     Now,
-    /// After the time in which the pool lets a release be undone.
+    /// After the pool's undo window for a release.
     Later,
 }
 
-/// A token in the form of every other object. It asked for its life in seconds; that is what lies between its beginning and its end.
+/// Converts a token to the form of every other object. The requested lifetime in seconds is the
+/// time from `created_at` to `expires_at`.
 fn as_object(token: Token) -> Json {
     let life = token.expires_at.duration_since(token.created_at).as_secs();
     let mut spec = Map::new();

@@ -1,4 +1,4 @@
-//! Types as the protocol's schemas.
+//! Converts types to the protocol's schemas.
 
 use serde_json::{Value as Json, json};
 
@@ -6,17 +6,17 @@ use crate::contract::{self, Member, Type};
 use crate::kinds::{Kind, NOTHING, Source, Until};
 use crate::messages::{Attribute, Block, Object, Schema};
 
-/// Who writes an attribute.
+/// The writer of an attribute.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writer {
     Required,
     Optional,
     Server,
-    /// Goes to the provider and into no plan and no state.
+    /// Sent to the provider and stored in no plan and no state.
     WriteOnly,
 }
 
-/// The provider's own configuration.
+/// Returns the schema of the provider's own configuration.
 pub(crate) fn provider() -> Schema {
     schema(
         "Bare-metal fleets, from powered-off machines to cluster nodes.",
@@ -46,7 +46,8 @@ pub(crate) fn provider() -> Schema {
     )
 }
 
-/// A resource: the object's members, and what only Terraform needs.
+/// Returns the schema of a resource: the members of the object, and the attributes for Terraform
+/// only.
 pub(crate) fn resource(kind: &Kind) -> Schema {
     let mut attributes: Vec<Attribute> = kind
         .shape()
@@ -107,7 +108,7 @@ fn of_object(member: &Member) -> Attribute {
     attribute(member, writer)
 }
 
-/// A data source: what names it, and what is answered.
+/// Returns the schema of a data source: the arguments and the members of the answer.
 pub(crate) fn source(source: Source) -> Schema {
     let key = |name: &str, about: &str| plain(name, about, Type::Text, Writer::Required);
     let (mut attributes, answered) = match source {
@@ -133,7 +134,7 @@ pub(crate) fn source(source: Source) -> Schema {
     schema("", attributes)
 }
 
-/// What a data source is answered.
+/// Returns the type of a data source's answer.
 pub(crate) fn answer(source: Source) -> Type {
     let list = |of| {
         Type::Object(vec![Member::new(
@@ -197,7 +198,7 @@ fn attribute(member: &Member, writer: Writer) -> Attribute {
     }
 }
 
-/// A type in Terraform's own notation.
+/// Returns a type in Terraform's own notation.
 fn cty(of: &Type) -> Json {
     match of {
         Type::Bool => json!("bool"),

@@ -1,5 +1,5 @@
-//! Terraform's values (msgpack, in which a value may be unknown yet) and the API's (JSON). Absent and null are the same to Terraform; an empty
-//! list is neither.
+//! Conversion between Terraform's values (msgpack, with unknown values) and the API's values
+//! (JSON). Terraform treats absent and null as equal. An empty list differs from both.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use tonic::Status;
 use crate::contract::Type;
 use crate::messages::DynamicValue;
 
-/// A resource or data source: every attribute that its schema has.
+/// A resource or data source with every attribute of its schema.
 pub(crate) type Attributes = BTreeMap<String, Value>;
 
-/// What is only known after the apply.
+/// Returns the value for an attribute known only after the apply.
 pub(crate) fn unknown() -> Value {
     Value::Ext(0, vec![0])
 }
 
-/// Whether any part of it is only known after the apply.
+/// Returns whether any part of the value is known only after the apply.
 pub(crate) fn has_unknown(value: &Value) -> bool {
     match value {
         Value::Ext(..) => true,
@@ -28,7 +28,7 @@ pub(crate) fn has_unknown(value: &Value) -> bool {
     }
 }
 
-/// The attribute as a text; empty when it is absent.
+/// Returns the attribute as text, or an empty text for an absent attribute.
 pub(crate) fn text<'a>(attributes: &'a Attributes, name: &str) -> &'a str {
     attributes
         .get(name)
@@ -36,12 +36,12 @@ pub(crate) fn text<'a>(attributes: &'a Attributes, name: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// The attribute, null when it is absent.
+/// Returns the attribute, or null for an absent attribute.
 pub(crate) fn get<'a>(attributes: &'a Attributes, name: &str) -> &'a Value {
     attributes.get(name).unwrap_or(&Value::Nil)
 }
 
-/// Reads a message's value; `None` is Terraform's null.
+/// Decodes the value of a message. `None` is Terraform's null.
 pub(crate) fn decode(value: Option<&DynamicValue>) -> Result<Option<Attributes>, Status> {
     let unreadable =
         |error: String| Status::invalid_argument(format!("a value cannot be read: {error}"));
@@ -67,7 +67,7 @@ pub(crate) fn decode(value: Option<&DynamicValue>) -> Result<Option<Attributes>,
     }
 }
 
-/// The message's value of these attributes.
+/// Encodes attributes as the value of a message.
 pub(crate) fn encode(attributes: Option<Attributes>) -> Option<DynamicValue> {
     let value = attributes.map_or(Value::Nil, |attributes| {
         Value::Map(
@@ -85,7 +85,7 @@ pub(crate) fn encode(attributes: Option<Attributes>) -> Option<DynamicValue> {
     })
 }
 
-/// A state file's JSON, which has no types beside it.
+/// Converts the JSON of a state file. A state file contains no types.
 fn stored(json: &Json) -> Value {
     match json {
         Json::Null => Value::Nil,
@@ -102,7 +102,8 @@ fn stored(json: &Json) -> Value {
     }
 }
 
-/// Fractions travel as text: Terraform reads 9.4 as nine and four tenths, which no binary float is.
+/// Converts a number. Fractions are sent as text, because Terraform reads 9.4 as an exact decimal
+/// and no binary float equals 9.4.
 fn from_number(number: &serde_json::Number) -> Value {
     match (number.as_i64(), number.as_u64()) {
         (Some(number), _) => Value::from(number),
@@ -111,7 +112,8 @@ fn from_number(number: &serde_json::Number) -> Value {
     }
 }
 
-/// A stored value with exactly the members that its type has now: a newer provider may know more than the one that stored it, or less.
+/// Returns a stored value with exactly the members of the current type. A newer provider may have
+/// more members than the stored value, or fewer.
 pub(crate) fn conform(of: &Type, value: Value) -> Value {
     match (of, value) {
         (Type::Object(members), Value::Map(mut entries)) => {
@@ -141,7 +143,7 @@ pub(crate) fn conform(of: &Type, value: Value) -> Value {
     }
 }
 
-/// What the API is sent for a value; nothing when it is null or unknown.
+/// Converts a value to JSON for the API. Returns `None` for a null or unknown value.
 pub(crate) fn to_json(of: &Type, value: &Value) -> Option<Json> {
     Some(match (of, value) {
         (_, Value::Nil | Value::Ext(..)) => return None,
@@ -186,12 +188,12 @@ pub(crate) fn to_json(of: &Type, value: &Value) -> Option<Json> {
     })
 }
 
-/// What reads as a number is one.
+/// Returns a number if the text is a number, else the text.
 fn number_or_text(text: &str) -> Json {
     serde_json::from_str::<serde_json::Number>(text).map_or_else(|_| text.into(), Json::Number)
 }
 
-/// What Terraform is shown of the API's answer.
+/// Converts a response of the API to a value for Terraform.
 pub(crate) fn from_json(of: &Type, json: &Json) -> Value {
     match (of, json) {
         (_, Json::Null) => Value::Nil,
@@ -218,13 +220,14 @@ pub(crate) fn from_json(of: &Type, json: &Json) -> Value {
         (Type::Bool, Json::Bool(value)) => Value::from(*value),
         (Type::Number, Json::Number(number)) => from_number(number),
         (Type::Text | Type::NumberOrText, Json::String(text)) => Value::from(text.as_str()),
-        // The stored spec has another shape than its description. Absent here, it is written again by the next apply.
+        // The stored spec has a shape other than described. The value is null here, so the next
+        // apply writes the spec again.
         (Type::Object(_) | Type::Map(_) | Type::List(_), _) => Value::Nil,
         (_, json) => Value::from(json.to_string()),
     }
 }
 
-/// The answer, in the words of whoever wrote it where it says the same.
+/// Converts a response to a value. Keeps the operator's notation if the written value is equal.
 pub(crate) fn in_words_of(written: &Value, of: &Type, json: &Json) -> Value {
     match to_json(of, written) {
         Some(same) if same == *json => written.clone(),
@@ -232,7 +235,7 @@ pub(crate) fn in_words_of(written: &Value, of: &Type, json: &Json) -> Value {
     }
 }
 
-/// Whether both say the same to the API.
+/// Returns whether two values are equal for the API.
 pub(crate) fn same(of: &Type, one: &Value, other: &Value) -> bool {
     !has_unknown(one)
         && !has_unknown(other)
@@ -240,7 +243,7 @@ pub(crate) fn same(of: &Type, one: &Value, other: &Value) -> bool {
         && to_json(of, one) == to_json(of, other)
 }
 
-/// An object's state at a pointer.
+/// Returns the object's state at a JSON pointer.
 pub(crate) fn state_of<'a>(object: &'a Json, pointer: &str) -> &'a str {
     object
         .pointer(pointer)

@@ -1,5 +1,7 @@
-//! The agent's way of converging nodes, over its own SSH, for measuring it: `converge-all MUSTER_NODE`, on its input `{"logins": […], "plan": …}`. Every
-//! node is reached at once; each is given muster-node if it has another, starts the job, and is followed to its result. Prints one line of counts.
+//! Measures how the agent converges nodes over its own SSH: `converge-all MUSTER_NODE`, with
+//! `{"logins": […], "plan": …}` on standard input. Connects to all nodes at once. Installs
+//! muster-node where the digest differs, starts the job and follows its lines to the result. Prints
+//! a line of counts.
 
 use std::time::Duration;
 

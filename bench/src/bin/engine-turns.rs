@@ -1,5 +1,6 @@
-//! The engine alone, without listeners and agents, for measuring it: `engine-turns DATABASE_URL KEY_FILE`. Gives every due node its turn, with as many
-//! workers as a server has, and prints one line of JSON: the turns, and the seconds they took.
+//! Measures the engine alone, without listeners and agents: `engine-turns DATABASE_URL KEY_FILE`.
+//! Runs the reconcile pass of every due node, with as many workers as a server has. Prints a line
+//! of JSON with the number of passes and the seconds spent.
 
 use std::path::Path;
 use std::sync::Arc;

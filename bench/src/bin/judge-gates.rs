@@ -1,5 +1,7 @@
-//! Verdicts alone, for measuring them: `judge-gates ANSWER ROUNDS` reads an answer of `nvidia-smi -q -x` and holds it against a hundred gates over all of
-//! its GPUs, the shipped ones of that parser over and over. Prints two numbers for each round: µs to read the answer, and µs for the hundred verdicts.
+//! Measures gate verdicts alone: `judge-gates ANSWER ROUNDS`. Parses an output of `nvidia-smi -q
+//! -x` and assesses a hundred gates over all GPUs in the output. The gates are the shipped gates of
+//! the parser, repeated up to a hundred. Prints two numbers per round: µs to parse the output, and
+//! µs for the hundred verdicts.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -74,7 +76,7 @@ fn shipped(among: &'static [Shipped], name: &str) -> anyhow::Result<&'static str
         .text)
 }
 
-/// What the parser reads.
+/// Returns the samples of the parser for an output.
 fn samples(text: &str) -> anyhow::Result<Vec<Sample>> {
     let question = Question {
         parser: PARSER.to_owned(),

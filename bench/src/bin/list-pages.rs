@@ -1,6 +1,8 @@
-//! Pages of a list, one after the other over one connection, timed: `list-pages http ADDRESS TOKEN_FILE < PATHS` of a server, `list-pages raw
-//! DATABASE_URL < PAGES` of its database alone. A page of the latter is a line, a list of statements with their parameters as literals; each
-//! statement is prepared once. Prints the microseconds of each page, one a line.
+//! Measures the pages of a list, requested in sequence over a single connection. `list-pages http
+//! ADDRESS TOKEN_FILE < PATHS` asks a server, and `list-pages raw DATABASE_URL < PAGES` asks only
+//! its database. In `PAGES`, each line is a page: a list of statements with their parameters as
+//! literals. Each statement is prepared once. Prints the microseconds of each page, a line per
+//! page.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,7 +15,8 @@ use sqlx::{Connection as _, PgConnection};
 const USAGE: &str = "usage: list-pages http ADDRESS TOKEN_FILE | raw DATABASE_URL";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A statement, its parameters, and whether the server keeps it prepared. One that it does not keep is planned for its parameters each time.
+/// A statement, its parameters, and whether the server keeps the statement prepared. PostgreSQL
+/// plans the other statements again for each set of parameters.
 type Statement = (String, Vec<String>, bool);
 
 fn main() -> anyhow::Result<()> {
@@ -45,7 +48,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From the first byte of a request to the last one of its answer, which nobody parses.
+/// Returns the time of each page, from the first byte of the request to the last byte of the
+/// response. The body is read but not parsed.
 fn http(address: &str, token: &str, paths: &[String]) -> anyhow::Result<Vec<Duration>> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -93,7 +97,7 @@ fn http(address: &str, token: &str, paths: &[String]) -> anyhow::Result<Vec<Dura
     Ok(took)
 }
 
-/// From the first statement of a page to the last row of its last one.
+/// Returns the time of each page, from its first statement to the last row of its last statement.
 async fn raw(url: &str, pages: &[Vec<Statement>]) -> anyhow::Result<Vec<Duration>> {
     let mut kept = PgConnection::connect(url).await?;
     let mut planned = PgConnection::connect(url).await?;

@@ -1,5 +1,6 @@
-//! The agent's boot services alone, without a server, for measuring them: `serve-boot SITE.json DATA_DIR [--loader FILE]… [--blob FILE]…`. Prints each
-//! blob's digest, then `up` when every listener is, and serves until it is killed.
+//! Measures the agent's boot services alone, without a server: `serve-boot SITE.json DATA_DIR
+//! [--loader FILE]… [--blob FILE]…`. Prints the digest of each blob, then `up` when every listener
+//! is up. Serves until killed.
 
 use std::path::PathBuf;
 
@@ -89,7 +90,7 @@ async fn serve(
         why = failed => bail!("{}", why?),
     }
     println!("up");
-    // The agent sends what is seen to the server; here it is dropped.
+    // The agent sends these sightings to the server. The benchmark drops them.
     while seen.recv().await.is_some() {}
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! muster-node's way of an image from HTTP to a disk, alone, for measuring it: all of the job `write-image` that moves the image's bytes, on any file or
-//! device. `write-image URL DISK`, the image's `wire::node::WriteImage` without `url` on its input.
+//! Measures how muster-node streams an image from HTTP to a disk: the byte transfer of the job
+//! `write-image`, on any file or device. Usage: `write-image URL DISK`, with the image's
+//! `wire::node::WriteImage` without `url` on standard input.
 
 use std::fs::File;
 use std::time::Duration;

@@ -1,6 +1,8 @@
-//! Making, changing and destroying. Nothing here makes Terraform forget what it began: what was made is answered with its id even when it is
-//! not ready in time, and never as an error of a creation, which would have Terraform destroy it at the next apply. What is there already with
-//! exactly the wanted content, because an apply was killed before it could say so, is taken over.
+//! Creates, changes and destroys objects. Terraform never loses an object begun here. A created
+//! object is returned with its id even if the object is not ready in time. A failed wait is never
+//! an error of the creation, because Terraform would destroy the object at the next apply. An apply
+//! killed before its response may leave an object behind. An existing object with exactly the
+//! wanted content is taken over.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -22,7 +24,7 @@ use crate::remote::{Erase, Remote, Waited};
 use crate::value::state_of;
 use crate::value::{Attributes, decode, encode, get, text};
 
-/// Refusals that end by themselves, when a node has done what it is at.
+/// Error codes that resolve without an operator, when a node has finished its current work.
 const NOT_YET: [&str; 5] = [
     "node_not_available",
     "no_node_available",
@@ -31,10 +33,10 @@ const NOT_YET: [&str; 5] = [
     "contended",
 ];
 
-/// Refusals that an apply which was killed may have caused.
+/// Error codes possibly caused by an earlier apply that was killed.
 const TAKEN: [&str; 3] = ["exists", "name_taken", "node_claimed"];
 
-/// What Terraform is to remember, and to show.
+/// New state for Terraform, and diagnostics to show.
 type Outcome = (Option<Attributes>, Vec<Diagnostic>);
 
 impl Provider {
@@ -124,7 +126,7 @@ async fn create(
     }
 }
 
-/// Creates, or finds that an apply that was killed has done so.
+/// Creates the object, or finds the object created by a killed apply.
 async fn create_or_take_over(
     remote: &Remote,
     kind: &Kind,
@@ -143,7 +145,8 @@ async fn create_or_take_over(
         if !refused.away() && !one_of(&NOT_YET) && !one_of(&TAKEN) {
             return Err(refuse(&refused));
         }
-        // Also while no node can be had: it may be this very claim that has it.
+        // The search also runs while no node is available, because the claim of a killed apply may
+        // hold the node.
         match remote.find(kind, name).await {
             Ok(Some(object)) if is_ending(&object) => {}
             Ok(Some(object)) if state::is_as_drafted(&object, draft) => {
@@ -169,7 +172,7 @@ async fn create_or_take_over(
     }
 }
 
-/// A secret cannot be compared, so it is sent again.
+/// Takes over an existing object. A secret cannot be compared, so the secret is sent again.
 async fn take_over(
     remote: &Remote,
     kind: &Kind,
@@ -186,12 +189,13 @@ async fn take_over(
     }
 }
 
-/// Whether a claim is being released: it is nobody's any more, and its name is free soon.
+/// Returns whether a claim is being released. Such a claim belongs to no owner, and its name is
+/// free soon.
 fn is_ending(object: &Json) -> bool {
     matches!(state_of(object, "/status/state"), "releasing" | "released")
 }
 
-/// Makes a token and puts its secret where only its owner reads it.
+/// Creates a token and writes the secret to a file readable only by the file's owner.
 async fn create_token(
     remote: &Remote,
     name: &str,
@@ -205,7 +209,8 @@ async fn create_token(
         return Err(vec![error(doing, detail)]);
     }
     let mut options = std::fs::OpenOptions::new();
-    // It may hold the secret of a token of this name that lives: it is emptied once there is another one.
+    // The file may contain the secret of a live token with the same name. The file is emptied only
+    // after the new token exists.
     let opened = options
         .write(true)
         .create(true)
@@ -223,7 +228,7 @@ async fn create_token(
     match written {
         Ok(()) => Ok(object),
         Err(why) => {
-            // Nobody will ever know its secret.
+            // The secret is lost, so the token is revoked.
             drop(remote.client.revoke_token(state_of(&object, "/id")).await);
             Err(vec![error(doing, format!("{file}: {why}"))])
         }
@@ -246,7 +251,7 @@ async fn update(
     let doing = format!("The {} {name} was not changed", kind.word);
     let mut generation = get(&prior, "generation").as_i64().unwrap_or_default();
     if kind.renames() && name != text(planned, "name") {
-        // Planned with this generation, and one further on by being renamed.
+        // The plan is based on this generation. The rename returns the next generation.
         match remote
             .rename(kind, id, (generation, text(planned, "name")))
             .await
@@ -341,7 +346,7 @@ async fn destroy(remote: &Remote, kind: &Kind, prior: Attributes, deadline: Inst
     }
 }
 
-/// Waits for what the configuration says, or for what the kind does.
+/// Waits for the state in `wait_for`, or for the condition of the kind.
 async fn wait(
     remote: &Remote,
     kind: &Kind,
@@ -349,7 +354,7 @@ async fn wait(
     config: &Attributes,
     deadline: Instant,
 ) -> Result<Waited, ClientError> {
-    // A claim says itself what it waits for.
+    // A claim has its own goal in the spec, and the server reports the readiness.
     let goal = Some(text(config, "wait_for"))
         .filter(|goal| !goal.is_empty())
         .unwrap_or(NOTHING);
@@ -360,7 +365,7 @@ fn generation(object: &Json) -> i64 {
     object["generation"].as_i64().unwrap_or_default()
 }
 
-/// Seconds that `timeouts` allow for an act.
+/// Returns the seconds allowed by `timeouts` for an action.
 pub(super) fn timeout(timeouts: &Value, act: &str) -> Option<u64> {
     let Value::Map(entries) = timeouts else {
         return None;
@@ -370,7 +375,7 @@ pub(super) fn timeout(timeouts: &Value, act: &str) -> Option<u64> {
     u64::try_from(duration.as_secs()).ok()
 }
 
-/// What is wrong with `timeouts`, if anything is.
+/// Returns an error message for an unknown action or an unreadable time in `timeouts`.
 fn wrong_timeouts(timeouts: &Value) -> Option<String> {
     let Value::Map(entries) = timeouts else {
         return None;
@@ -386,7 +391,7 @@ fn wrong_timeouts(timeouts: &Value) -> Option<String> {
     })
 }
 
-/// The timeout that was planned with.
+/// Returns the timeout stored with the plan.
 fn stored_timeout(private: &[u8], act: &str) -> Option<u64> {
     serde_json::from_slice::<Json>(private).ok()?[act].as_u64()
 }

@@ -1,6 +1,7 @@
-//! What a plan does to machines, in the server's words: `POST /v1/plan`. Terraform plans one resource after the other; what one of them refers to
-//! and does not exist yet is planned with it, and releases are counted against the limits over the whole plan. Nothing is guessed here: what
-//! the server cannot be asked yet is said to be unknown.
+//! Effects of a plan on machines, as reported by the server: `POST /v1/plan`. Terraform plans
+//! resource by resource. If a resource refers to an object not yet created, both are planned
+//! together. Releases are counted against the limits over the whole plan. The provider guesses no
+//! effects: an effect is reported as unknown if the server cannot be asked yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,16 +19,16 @@ use crate::messages::Diagnostic;
 use crate::remote::Remote;
 use crate::value::{Attributes, get, has_unknown, text};
 
-/// Objects that one plan may hold, as the server has it.
+/// Maximum objects in a plan, as limited by the server.
 const MOST: usize = 1000;
-/// Names in one line of a warning; the text has all of them.
+/// Maximum names in the summary of a warning. The detail contains all names.
 const NAMED: usize = 5;
-/// Kinds of which a change reaches machines.
+/// Kinds with changes that reach machines.
 const REACHING: [&str; 6] = ["credential", "image", "stack", "cluster", "pool", "node"];
-/// Refusals of a release that no apply waits out.
+/// Blockers of a release that remain however long an apply waits.
 const HELD: [&str; 3] = ["protected", "forbidden", "second_person"];
 
-/// What was planned so far by this configuration of the provider.
+/// Objects planned so far with a configuration of the provider.
 #[derive(Debug, Default)]
 pub(crate) struct Planned {
     inner: Mutex<Inner>,
@@ -35,21 +36,21 @@ pub(crate) struct Planned {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// What will be there, by kind and name.
+    /// Planned objects, by kind and name.
     wanted: BTreeMap<(String, String), Desired>,
-    /// Claims that are released, by the limit that they count against.
+    /// Released claims, by the limit of releases.
     released: BTreeMap<String, BTreeSet<String>>,
-    /// Limits of which it was said that they are passed.
+    /// Limits already reported as exceeded.
     passed: BTreeSet<String>,
 }
 
 impl Planned {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing is left half done in it.
+        // A poisoned lock is usable, because every change under the lock is complete.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What making or changing this does to machines.
+    /// Returns the effects on machines of creating or changing an object.
     pub(super) async fn written(
         &self,
         remote: &Remote,
@@ -94,7 +95,8 @@ impl Planned {
         }
     }
 
-    /// Plans one object; with all that was planned before it where it refers to what is not there yet.
+    /// Plans an object alone. If the object refers to a missing object, plans again with all
+    /// objects planned earlier.
     async fn ask(&self, remote: &Remote, wanted: Desired) -> Result<PlannedObject, ClientError> {
         let told = plan(remote, &wanted, vec![wanted.clone()]).await?;
         if !told.blockers.iter().any(|fault| fault.code == "not_found") {
@@ -102,7 +104,7 @@ impl Planned {
         }
         let others: Vec<Desired> = {
             let inner = self.lock();
-            // Nodes and claims are referred to by claims alone, which wait for them.
+            // Only claims refer to nodes and claims, and a claim waits for the referenced objects.
             let refers = |one: &&Desired| !matches!(one.kind.as_str(), "node" | "claim");
             inner
                 .wanted
@@ -120,7 +122,8 @@ impl Planned {
         plan(remote, &wanted, objects).await
     }
 
-    /// What destroying this does to a machine, and whether the server would let it happen.
+    /// Returns the effects on a machine of destroying an object, and the reasons of the server to
+    /// refuse.
     pub(super) async fn destroyed(
         &self,
         remote: &Remote,
@@ -172,7 +175,8 @@ impl Planned {
         diagnostics
     }
 
-    /// What keeps one claim from being released. That the limit is used up is said once.
+    /// Returns the reason to refuse the release of a claim. An exhausted limit is reported once per
+    /// plan.
     fn held(&self, name: &str, held: &Fault) -> Option<Diagnostic> {
         if held.code != "second_person" {
             return Some(error(
@@ -189,7 +193,8 @@ impl Planned {
         })
     }
 
-    /// Counts a release of this plan against its limits; an error for the first one beyond each of them.
+    /// Counts a release against the limits of the plan. Returns an error for the first release
+    /// beyond each limit.
     fn counted(&self, id: &str, told: &PlannedObject) -> Vec<Diagnostic> {
         let mut inner = self.lock();
         let mut diagnostics = Vec::new();
@@ -233,7 +238,7 @@ fn desired(kind: &Kind, planned: &Attributes, config: &Attributes) -> Option<Des
     serde_json::from_value(draft).ok()
 }
 
-/// A warning for what reboots, reinstalls or wipes, and one for what is in the way as things stand.
+/// Returns a warning for a reboot, reinstall or wipe, and a warning for the current blockers.
 fn said(kind: &Kind, planned: &Attributes, told: &PlannedObject) -> Vec<Diagnostic> {
     let name = text(planned, "name");
     let blockers: Vec<String> = told
@@ -272,7 +277,8 @@ fn said(kind: &Kind, planned: &Attributes, told: &PlannedObject) -> Vec<Diagnost
             told.node_count,
             told.nodes.join(" "),
         );
-        // A node that is new is named by its resource: those warnings Terraform puts together.
+        // For a node, the summary omits the name: Terraform shows the resource's name, and merges
+        // warnings with equal summaries.
         let summary = match kind.word {
             "node" => format!("Effect: {}", told.effect),
             _ => format!("Effect: {} {}", told.effect, few(&told.nodes)),
@@ -282,7 +288,7 @@ fn said(kind: &Kind, planned: &Attributes, told: &PlannedObject) -> Vec<Diagnost
     diagnostics
 }
 
-/// A warning for each rule that refuses the stack on nodes, or cannot be judged there.
+/// Returns a warning for each rule which refuses the stack on nodes or cannot be evaluated there.
 fn unfit(kind: &Kind, name: &str, told: &PlannedObject) -> Vec<Diagnostic> {
     let one = |found: &NodesFinding| {
         let nodes = few(&found.nodes);
@@ -342,7 +348,8 @@ fn unknown_claim(planned: &Attributes) -> Diagnostic {
     )
 }
 
-/// A node keeps its id, and everything known of it, under another name; unless it is claimed.
+/// Checks the rename of a node with the server. A renamed node keeps its id and all recorded data.
+/// The rename of a claimed node is refused.
 async fn rename(remote: &Remote, prior: &Attributes, planned: &Attributes) -> Vec<Diagnostic> {
     let (from, to) = (text(prior, "name"), text(planned, "name"));
     let refuse = |detail: String| Diagnostic {

@@ -1,10 +1,11 @@
-//! The protocol's calls. Each one reads Terraform's values, asks the API, and answers with values and diagnostics.
+//! The protocol's calls. Each call reads Terraform's values, queries the API, and returns values
+//! and diagnostics.
 
-mod apply; // Making, changing and destroying
-mod effects; // What a plan does to machines
-mod plan; // What an apply will do
+mod apply; // Creating, changing and destroying
+mod effects; // Effects of a plan on machines
+mod plan; // Planned changes of an apply
 mod read; // Refresh, import and data sources
-mod state; // An object as a resource's attributes, and back
+mod state; // Conversion between an object and a resource's attributes
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,15 +25,16 @@ use crate::schema;
 use crate::value::{Attributes, decode, text};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
-/// The first Terraform that keeps write-only attributes out of its files.
+/// Oldest Terraform version to keep write-only attributes out of its files.
 const OLDEST_TERRAFORM: (u32, u32) = (1, 11);
 
-/// The provider, as one configuration of it. Cheap to clone.
+/// The provider with a configuration. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Provider {
     remote: Arc<OnceLock<Remote>>,
     stop: Arc<watch::Sender<bool>>,
-    /// What was planned so far: Terraform asks resource by resource, the server is told of what hangs together.
+    /// Objects planned so far. Terraform plans resource by resource, and the server needs related
+    /// objects together.
     planned: Arc<effects::Planned>,
 }
 
@@ -69,7 +71,8 @@ impl Provider {
         Ok(ValidateProviderAnswer::default())
     }
 
-    /// What can be refused without the server is refused by the schema; the rest the server says.
+    /// Accepts every configuration. The schema rejects errors detectable without the server, and
+    /// the server reports the rest.
     pub(crate) async fn validate(self, _: Configured) -> Result<Diagnostics, Status> {
         Ok(Diagnostics::default())
     }
@@ -85,7 +88,7 @@ impl Provider {
         };
         let diagnostics = match refused {
             Ok(client) => {
-                // Terraform configures once; were it twice, the first would hold.
+                // Terraform configures a provider once. A second configuration would be ignored.
                 self.remote.get_or_init(|| Remote {
                     client,
                     stop: self.stop.subscribe(),
@@ -114,7 +117,8 @@ fn kind(type_name: &str) -> Result<&'static Kind, Status> {
         .ok_or_else(|| Status::not_found(format!("there is no resource {type_name:?}")))
 }
 
-/// Whether it would write what is write-only into its state. A version that cannot be read is a newer one.
+/// Returns whether the Terraform version stores write-only attributes in its state. An unreadable
+/// version counts as newer.
 fn too_old(version: &str) -> bool {
     let mut numbers = version.split('.').map(|part| part.parse::<u32>());
     match (numbers.next(), numbers.next()) {
@@ -123,7 +127,8 @@ fn too_old(version: &str) -> bool {
     }
 }
 
-/// The server and the token: by configuration, by environment, by default, as the CLI finds them.
+/// Returns a client for the server. URL and token come from the configuration, else from the
+/// environment, else from the defaults, as in the CLI.
 fn client(config: &Attributes) -> Result<Client, String> {
     let chosen = |attribute: &str, variable: &str| {
         let configured = text(config, attribute).to_owned();

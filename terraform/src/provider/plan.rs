@@ -1,4 +1,4 @@
-//! What an apply will do: what becomes another object, what is only known afterwards, and what it does to machines.
+//! Plans an apply: replacements, values known only after the apply, and effects on machines.
 
 use rmpv::Value;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::kinds::{Fixed, Kind};
 use crate::messages::{AttributePath, Diagnostic, Plan, PlanAnswer};
 use crate::value::{Attributes, decode, encode, get, has_unknown, same, unknown};
 
-/// The attributes that a person writes.
+/// Attributes written by the operator.
 const WRITTEN: [&str; 6] = [
     "name",
     "labels",
@@ -19,7 +19,7 @@ const WRITTEN: [&str; 6] = [
     "secret_version",
     "erase_now",
 ];
-/// What every write changes.
+/// Attributes changed by every write.
 const AFTER_WRITE: [&str; 3] = ["status", "generation", "ready"];
 const NEVER_STORED: [&str; 4] = ["secret", "secret_file", "wait_for", "timeouts"];
 
@@ -60,7 +60,8 @@ impl Provider {
         }
         let (remote, replaced) = (self.remote()?, !requires_replace.is_empty());
         if let (Some(prior), true) = (&prior, replaced) {
-            // Terraform asks again for what takes its place, and shows nothing of that.
+            // Terraform plans the new object in a second call and hides the diagnostics of the second
+            // call. The effects of the destruction and of the new object are therefore reported here.
             diagnostics.extend(self.planned.destroyed(remote, kind, prior).await);
         }
         let before = prior.as_ref().filter(|_| !replaced);
@@ -83,7 +84,7 @@ impl Provider {
     }
 }
 
-/// What is needed when there is no configuration any more: how long destroying may take.
+/// Returns the data needed after the configuration is gone: the timeout for destroying.
 fn private(config: &Attributes) -> Vec<u8> {
     json!({ "delete": super::apply::timeout(get(config, "timeouts"), "delete") })
         .to_string()
@@ -98,7 +99,7 @@ fn plan_creation(planned: &mut Attributes) {
     }
 }
 
-/// Plans a change of what is there; the answer is what can only change by making another one.
+/// Plans the change of an existing object. Returns the attributes that force a replacement.
 fn plan_change(kind: &Kind, prior: &Attributes, planned: &mut Attributes) -> Vec<AttributePath> {
     let parts: &[&str] = if kind.labelled() {
         &["labels", "annotations", "spec"]
@@ -138,7 +139,7 @@ fn plan_change(kind: &Kind, prior: &Attributes, planned: &mut Attributes) -> Vec
     replaced
 }
 
-/// Whether two objects differ in these members alone.
+/// Returns whether two objects differ only in the listed members.
 fn only(free: &[&str], one: &Value, other: &Value) -> bool {
     let (Value::Map(one), Value::Map(other)) = (one, other) else {
         return one == other;

@@ -1,4 +1,4 @@
-//! Refresh, import and data sources: what the server says, and nothing changes.
+//! Refresh, import and data sources: reads from the server without changes.
 
 use muster_api::client::ClientError;
 use rmpv::Value;
@@ -18,7 +18,8 @@ use crate::value::state_of;
 use crate::value::{Attributes, conform, decode, encode, from_json, get, text};
 
 impl Provider {
-    /// A state that another version of the provider may have stored.
+    /// Converts a stored state to the current schema. Another version of the provider may have
+    /// stored the state.
     pub(crate) async fn upgrade(self, call: Upgrade) -> Result<StateAnswer, Status> {
         let kind = super::kind(&call.type_name)?;
         let raw = call.raw_state.unwrap_or_default();
@@ -132,7 +133,8 @@ impl Provider {
             .iter()
             .map(|m| (m.name.clone(), from_json(&m.of, &json[m.name.as_str()])))
             .collect();
-        // What was asked with stays as it was asked: an object found by its id is still asked for by its id.
+        // The arguments keep the words of the configuration, so an object queried by id stays
+        // queried by id.
         shown.extend(config.into_iter().filter(|(_, value)| !value.is_nil()));
         if let Source::Many(_) = source {
             shown.entry("filter".into()).or_insert(Value::Nil);
@@ -148,12 +150,13 @@ fn deadline(kind: &Kind) -> Instant {
     Instant::now() + kind.patience.min(std::time::Duration::from_secs(60))
 }
 
-/// A claim that is being released is nobody's any more, whoever released it.
+/// Returns whether an object exists for Terraform. A claim in release belongs to no owner,
+/// regardless of the person or program releasing the claim.
 fn is_there(object: &Json) -> bool {
     !matches!(state_of(object, "/status/state"), "releasing" | "released")
 }
 
-/// What an apply did not see the end of may have happened since.
+/// Returns the refreshed attributes. An object may have become ready after the end of the apply.
 fn refreshed(kind: &Kind, known: &Attributes, object: &Json) -> Attributes {
     let arrived = kind
         .wait

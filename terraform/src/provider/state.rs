@@ -1,4 +1,4 @@
-//! An object as a resource's attributes, and back.
+//! Conversion between an object of the API and a resource's attributes.
 
 use rmpv::Value;
 use serde_json::{Value as Json, json};
@@ -7,10 +7,11 @@ use crate::kinds::Kind;
 use crate::schema;
 use crate::value::{Attributes, from_json, get, in_words_of, text, to_json};
 
-/// The annotation that keeps `secret_version`, so that an import knows it.
+/// Annotation with the `secret_version`, so an import can read the version.
 const SECRET_VERSION: &str = "terraform/secret-version";
 
-/// What the API is sent: the client-owned part of an object. `secret` comes from the configuration, where alone it is.
+/// Returns the request body for the API: the client-owned part of an object. The `secret` comes
+/// from the configuration, the only place with the secret.
 pub(super) fn draft(kind: &Kind, attributes: &Attributes, config: Option<&Attributes>) -> Json {
     let part =
         |name: &str| to_json(kind.part(name), get(attributes, name)).unwrap_or_else(|| json!({}));
@@ -34,7 +35,7 @@ pub(super) fn draft(kind: &Kind, attributes: &Attributes, config: Option<&Attrib
     json!({ "labels": part("labels"), "annotations": annotations, "spec": spec })
 }
 
-/// Whether the object is what the draft asks for, as far as the server shows it.
+/// Returns whether the object equals the draft, as far as the server shows the content.
 pub(super) fn is_as_drafted(object: &Json, draft: &Json) -> bool {
     let mut draft = draft.clone();
     if let Some(spec) = draft["spec"].as_object_mut() {
@@ -60,7 +61,8 @@ fn without_nulls(json: &Json) -> Json {
     }
 }
 
-/// The resource's attributes of an object; what Terraform wrote stays in its words where the server says the same.
+/// Returns the resource's attributes for an object. A value written in Terraform keeps its notation
+/// if the server's value is equal.
 pub(super) fn state(kind: &Kind, written: &Attributes, object: &Json, ready: bool) -> Attributes {
     let mut object = object.clone();
     let version = object["annotations"]

@@ -1,4 +1,6 @@
-//! Our clock against the agent's: munge and TLS need them close. Works without an NTP server, and says what NTP would not: that the site agrees.
+//! Offset of the node's clock from the agent's clock, because munge and TLS need close clocks.
+//! Works without an NTP server. Also shows that the clocks of a site agree, which NTP does not
+//! show.
 
 use std::time::{Duration, Instant};
 
@@ -55,8 +57,9 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
     Ok(reading)
 }
 
-/// How far the clocks are apart at most. `ahead_ms`: the agent's time less ours from before the trip. It looked at its clock somewhere within
-/// the trip; half of that is the doubt.
+/// Returns the largest possible offset of the two clocks in milliseconds. `ahead_ms` is the agent's
+/// time minus the node's time before the round trip. The agent read its clock at an unknown moment
+/// of the round trip, so the uncertainty is half of `trip_ms`.
 fn at_most(ahead_ms: f64, trip_ms: f64) -> f64 {
     (ahead_ms - trip_ms / 2.0).abs() + trip_ms / 2.0
 }

@@ -1,10 +1,11 @@
-//! `df -P -k` and `df -P -i`: one line for each file system, in POSIX's format. How full it is is told twice, and both must agree.
+//! Parser for `df -P -k` and `df -P -i`: a line per file system in POSIX format. Each line states
+//! the usage as counts and as a percentage, and the parser rejects a line where they disagree.
 
 use super::{Answer, Reading, scan};
 
 const FILE_SYSTEMS_MAX: usize = 1000;
 
-/// What is counted.
+/// The unit counted by the columns.
 #[derive(Clone, Copy)]
 enum Of {
     /// Blocks of 1024 bytes.
@@ -58,7 +59,7 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     Ok(reading)
 }
 
-/// Returns the counted unit that the columns of the header name.
+/// Returns the counted unit named by the header's columns.
 fn read_header(line: &str) -> Result<Of, String> {
     let columns = line.split_whitespace().collect::<Vec<_>>().join(" ");
     match columns.as_str() {
@@ -73,12 +74,13 @@ fn read_header(line: &str) -> Result<Of, String> {
 
 struct FileSystem<'a> {
     mount: &'a str,
-    /// Percent of what may be used; nothing where there is nothing to use.
+    /// Percentage of the usable space or inodes in use. `None` for a file system with a total of 0.
     used: Option<f64>,
     available: f64,
 }
 
-/// `/dev/sda1   51472996 7123456  41702524      15% /`. A source with a space in it is not told apart from its numbers.
+/// Parses a line such as `/dev/sda1   51472996 7123456  41702524      15% /`. A source name with a
+/// space shifts the columns, so such a line returns `None` unless the shifted columns are numbers.
 fn read_line(line: &str) -> Option<FileSystem<'_>> {
     let mut rest = line;
     let mut word = || {
@@ -102,7 +104,8 @@ fn read_line(line: &str) -> Option<FileSystem<'_>> {
     let used = match percent.strip_suffix('%') {
         None if percent == "-" && total == 0.0 => None,
         None => return None,
-        // Rounded up, of what is used and what is left: the rest is kept for root.
+        // df rounds up used / (used + available). The blocks reserved for root are in neither
+        // count.
         Some(told) => {
             let told = scan::count(told)?;
             let counted = 100.0 * used / (used + available).max(1.0);

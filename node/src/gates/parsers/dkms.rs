@@ -1,5 +1,6 @@
-//! `dkms status`: whether every module that is built on the node is installed for the kernel that runs. One that was only added or built is not there
-//! after the next boot, and nothing else says so.
+//! Checks with `dkms status` that every module built on the node is installed for the running
+//! kernel. A module only added or built is missing after the next boot, and no other gate reports
+//! the loss.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,11 +9,11 @@ use super::{Bench, Reading, scan};
 use muster_core::wire::node::FailureCode;
 
 const STATUS_TIMEOUT: Duration = Duration::from_secs(60);
-/// Where dkms keeps a folder for each module.
+/// Folder of dkms with a subfolder for each module.
 const TREE: &str = "/var/lib/dkms";
 const RELEASE_MAX: u64 = 4096;
 
-/// Why there is nothing to look at.
+/// Returns the reason to skip the gate on a node without dkms modules.
 pub(super) fn absent(bench: &Bench<'_>) -> Option<String> {
     let modules = std::fs::read_dir(bench.machine.path(TREE))
         .map(|folder| folder.flatten().any(|one| is_folder(&one)));
@@ -22,7 +23,8 @@ pub(super) fn absent(bench: &Bench<'_>) -> Option<String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Some("dkms has no module".into())
         }
-        // What cannot be read may be there: the measurement says why it fails.
+        // An unreadable folder may contain modules. The gate runs, and the measurement fails with
+        // the reason.
         Err(_) => None,
     }
 }
@@ -46,16 +48,17 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
     read(said, String::from_utf8_lossy(&running).trim())
 }
 
-/// What a line says of one version of a module.
+/// State of a module's version, from a line of `dkms status`.
 struct Line<'a> {
     module: &'a str,
     kernel: Option<&'a str>,
     state: &'a str,
-    /// What stands in parentheses behind the state.
+    /// Text in parentheses after the state.
     beside: &'a str,
 }
 
-/// Holds dkms's answer against the running kernel. A module counts once, whichever of its versions is installed.
+/// Compares the output of dkms with the running kernel. Counts a module once, whichever of its
+/// versions is installed.
 fn read(said: &str, running: &str) -> Result<Reading, String> {
     let mut modules: BTreeMap<&str, Vec<Line<'_>>> = BTreeMap::new();
     for text in said.lines() {
@@ -94,7 +97,8 @@ fn read(said: &str, running: &str) -> Result<Reading, String> {
     Ok(reading)
 }
 
-/// `demo/1.0, 6.1.0-40-amd64, x86_64: installed (…)`, or `demo/1.0: added`; dkms 2 writes `demo, 1.0, …`.
+/// Parses `demo/1.0, 6.1.0-40-amd64, x86_64: installed (…)`, or `demo/1.0: added`. dkms 2 writes
+/// `demo, 1.0, …`.
 fn line(text: &str) -> Option<Line<'_>> {
     let (head, said) = text.split_once(": ")?;
     let (state, beside) = said.split_once(' ').unwrap_or((said, ""));
@@ -111,7 +115,8 @@ fn line(text: &str) -> Option<Line<'_>> {
         [kernel, _arch] => Some(*kernel),
         _ => return None,
     };
-    // What is there for a kernel names it; what was only added names none.
+    // The line of a built or installed module names a kernel. The line of a module only added names
+    // none.
     (!module.is_empty() && (kernel.is_some() || state == "added")).then_some(Line {
         module,
         kernel,

@@ -1,4 +1,5 @@
-//! What the node has against what its hardware profile asks for. Also catches a DIMM or disk that fell out since inspection.
+//! Compares the node's facts with the hardware profile. Also detects a DIMM or disk lost since the
+//! inspection.
 
 use super::{Bench, Reading};
 

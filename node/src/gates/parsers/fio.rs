@@ -1,4 +1,5 @@
-//! fio 3, `--output-format=json`. Notes of its own may stand before the document. Bandwidth is in MB/s (10^6 bytes), as fio's `bw_bytes` gives it.
+//! Parser for fio 3 with `--output-format=json`. Notes of fio may precede the document. Bandwidth
+//! is in MB/s (10^6 bytes), from fio's `bw_bytes`.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ struct Report {
 #[derive(Deserialize)]
 struct Job {
     jobname: String,
-    /// errno; 84 (EILSEQ) when what was read is not what was written.
+    /// errno of the job. 84 (EILSEQ) when the data read differ from the data written.
     error: u32,
     #[serde(rename = "job options", default)]
     options: BTreeMap<String, String>,
@@ -72,7 +73,7 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
         reading.add_of("fio.error", name, job.error);
         reading.add_of("fio.written", name, job.write.io_bytes);
         if job.options.contains_key("verify") || report.options.contains_key("verify") {
-            // Verification reads back every block that was written.
+            // Verification reads back every written block.
             reading.add_of(
                 "fio.unverified",
                 name,

@@ -1,11 +1,13 @@
-//! Firmware and BIOS against the stack. The node does not hear its BMC: what that said of what is wanted comes with the plan, and is counted here. What it
-//! said nothing of is unknown, which is never a pass.
+//! Compares firmware and BIOS settings with the stack. A node cannot query its own BMC, so the
+//! server sends the BMC's values with the plan and the parser counts differences. A value not
+//! reported by the BMC is unknown and never passes.
 
 use muster_core::firmware::Compared;
 
 use super::{Bench, Reading};
 
-/// Why nothing can be measured: the BMC said nothing of anything that is wanted, as one without an inventory does, or IPMI.
+/// Returns the reason when the BMC reported none of the required values, so the gate cannot
+/// measure. Typical causes are a BMC without an inventory, and IPMI.
 pub(super) fn unheard(bench: &Bench<'_>) -> Option<String> {
     let wanted = bench
         .plan
@@ -29,7 +31,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
         .ok_or("no stack was given to compare with")?;
     let differing: Vec<&Compared> = wanted.iter().filter(|one| one.differs()).collect();
     let unknown: Vec<&Compared> = wanted.iter().filter(|one| one.found.is_none()).collect();
-    // What differs is told although something else is not known.
+    // Differences are reported even when other values are unknown.
     if differing.is_empty() && !unknown.is_empty() {
         return Err(told(unknown.into_iter()));
     }
@@ -44,7 +46,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
     Ok(reading)
 }
 
-/// The first of them, for there may be hundreds.
+/// Joins the first five comparisons, because a node may have hundreds.
 fn told<'a>(compared: impl Iterator<Item = &'a Compared>) -> String {
     compared
         .take(5)

@@ -1,4 +1,5 @@
-//! iperf3 3, `--json`, TCP: what the receiver got, which is what the network carried. Gb/s are 10^9 bits.
+//! Parser for iperf3 3 with `--json`, over TCP. Reports the rate at the receiver, because only
+//! received data crossed the network. Gb/s are 10^9 bits per second.
 
 use serde::Deserialize;
 
@@ -38,7 +39,7 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if !report.start.version.starts_with("iperf 3.") {
         return Err(format!("version {:?} is not known", report.start.version));
     }
-    // A server that is busy or away says nothing about this node's network card.
+    // A busy or absent iperf3 server is no evidence against the node's network card.
     if let Some(error) = report.error {
         return Err(error);
     }

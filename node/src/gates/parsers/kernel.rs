@@ -1,4 +1,5 @@
-//! The running kernel: the one that the stack brings, else the newest one installed; with the stack's arguments, untainted.
+//! Compares the running kernel with the stack's kernel, or with the newest installed kernel if the
+//! stack has none. Also checks the stack's kernel arguments and the taint flags.
 
 use muster_core::gates::{Limit, Sample};
 
@@ -30,7 +31,8 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
         .iter()
         .flat_map(|stack| &stack.packages)
         .map(|package| package.name.as_str());
-    // A former one may be wanted again while a newer one is still there, or is the image's own.
+    // The stack's kernel wins over a newer installed kernel, because a stack may return to an older
+    // release. The newer kernel is then still installed, or comes with the image.
     let brought = newest_release(packages);
     let expected = brought.as_ref().unwrap_or(&installed);
     let wanted = stack
@@ -63,11 +65,12 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
         value: Limit::Text(running.clone()),
     });
     reading.count("kernel.unexpected", usize::from(running != *expected));
-    // Without a stack nothing is known about arguments, and nothing is said.
+    // Without a stack, the required arguments are unknown and the metric is omitted.
     if stack.is_some() {
         reading.count("kernel.arguments_missing", missing.len());
     }
-    // A bit field; each bit is a reason (Documentation/admin-guide/tainted-kernels.rst).
+    // The taint is a bit field, and each bit is a reason
+    // (Documentation/admin-guide/tainted-kernels.rst).
     reading.add("kernel.taint", taint.count_ones());
     if taint != 0 {
         reading

@@ -1,10 +1,12 @@
-//! `lshw -json`: a tree of devices, in newer versions within a list. It is told by no version, so classes and ids are all that is read.
+//! Parser for `lshw -json`: a tree of devices, inside a list in newer versions. The document
+//! carries no version of lshw, so the parser recognizes devices only by class and id, and the system
+//! memory also by the description.
 
 use serde_json::Value;
 
 use super::{Answer, Reading, json, scan};
 
-/// Deeper than any machine; serde stops at 128.
+/// Deeper than the tree of any machine. serde stops at 128.
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 20_000;
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -86,7 +88,7 @@ fn walk(device: &Value, depth: usize, counts: &mut Counts) -> Result<(), String>
     };
     let stem = id.split(':').next().unwrap_or_default();
     match (class, stem) {
-        // A socket without a processor has no size and is marked.
+        // A socket without a processor has no size and is marked as disabled.
         ("processor", "cpu") if device.get("disabled") != Some(&Value::Bool(true)) => {
             counts.processors += 1
         }
@@ -100,7 +102,8 @@ fn walk(device: &Value, depth: usize, counts: &mut Counts) -> Result<(), String>
         ("memory", "bank") if size.is_some() => counts.modules += 1,
         ("memory", "bank") => counts.slots_empty += 1,
         ("disk", _) => counts.disks += 1,
-        // Below a controller that carries a network there is the interface itself; it has a name.
+        // The network interface is a device below its controller. Only the interface has a logical
+        // name.
         ("network", _) if device.get("logicalname").is_some() => counts.nics += 1,
         ("display", _) => counts.displays += 1,
         _ => {}

@@ -1,26 +1,27 @@
-//! Parsers, one file each. Strict: an unknown version, a missing field, a wrong root or an exit status that contradicts the answer is an error, and
-//! an error is never a pass. Each was written from recordings of the real tool; see `fixtures/`.
+//! Parsers of tool outputs, a file for each. Parsers are strict: an unknown version, a missing
+//! field, a wrong root or an exit status contradicting the output is an error. A gate never passes
+//! after an error. Each parser is written from recordings of the real tool; see `fixtures/`.
 
 mod amd; // AMD's tools
-mod clock; // Our clock against the agent's
-mod df; // How full file systems are
-mod dkms; // Modules that are built on the node
+mod clock; // The node's clock against the agent's clock
+mod df; // Usage of file systems
+mod dkms; // Kernel modules built on the node
 mod facts; // Inventory against the profile
 mod fio; // Disk throughput and verification
 mod firmware; // Firmware and BIOS against the stack
 mod iperf3; // Network throughput
 mod kernel; // Release, command line, taint
-mod kernel_log; // What drivers say of faults
+mod kernel_log; // Faults reported by drivers
 mod lshw; // Devices of the machine
 mod mounts; // File systems of the stack
 mod nvidia; // NVIDIA's tools
 mod nvme; // `nvme smart-log`
 mod packages; // dpkg's record against the lock
 mod pcie; // Link width and speed
-mod raid; // Arrays of disks
+mod raid; // Disk arrays
 mod rdma; // Tools of RDMA networks
 mod scan; // Numbers and words
-mod sensors; // What the BMC measures
+mod sensors; // Sensors of the BMC
 mod services; // Units of the stack
 mod smartctl; // Disk health
 mod stress_ng; // Processor load with verification
@@ -38,37 +39,37 @@ use serde::{Deserialize, Deserializer};
 use super::Bench;
 use crate::tool::{OUTPUT_MAX, Superseded};
 
-/// Longest answer that is parsed, in bytes: most tools say far less.
+/// Maximum length of a parsed output, in bytes. Most tools print far less.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// What a tool answered.
+/// The output of a tool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer<'a> {
     pub(super) exit: i32,
-    /// stdout, or the file the gate names as its output.
+    /// stdout, or the output file named by the gate.
     pub(super) text: &'a str,
-    /// stderr; where the answer is a file, what stands on stdout too.
+    /// stderr. If the output is a file, also stdout.
     pub(super) messages: &'a str,
-    /// The disk it was asked about.
+    /// Serial of the disk under test.
     pub(super) serial: Option<&'a str>,
 }
 
-/// What was read from it.
+/// The result of a parser.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Reading {
     pub(super) samples: Vec<Sample>,
-    /// What a person wants to know when the gate does not pass.
+    /// Details for the operator when the gate does not pass.
     pub(super) notes: Vec<String>,
     pub(super) versions: BTreeMap<String, String>,
 }
 
 impl Reading {
-    /// Adds a number that belongs to the node, or to the one disk asked about.
+    /// Adds a number of the node, or of the single disk under test.
     fn add(&mut self, metric: &'static str, value: impl Into<f64>) {
         self.add_of(metric, "", value);
     }
 
-    /// Adds a number of one entity.
+    /// Adds a number of an entity.
     fn add_of(&mut self, metric: &'static str, entity: &str, value: impl Into<f64>) {
         self.samples.push(Sample {
             metric,
@@ -77,17 +78,17 @@ impl Reading {
         });
     }
 
-    /// Adds a count; lists on a node are short enough for a double.
+    /// Adds a count. Lists on a node are short enough for exact counts in a double.
     fn count(&mut self, metric: &'static str, count: usize) {
         self.add(metric, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
-    /// Adds a count of one entity.
+    /// Adds a count of an entity.
     fn count_of(&mut self, metric: &'static str, entity: &str, count: usize) {
         self.add_of(metric, entity, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
-    /// Adds a word of one entity, or of the node.
+    /// Adds a word of an entity, or of the node.
     fn add_word(&mut self, metric: &'static str, entity: &str, word: &str) {
         self.samples.push(Sample {
             metric,
@@ -96,7 +97,7 @@ impl Reading {
         });
     }
 
-    /// Refuses numbers that nothing measures: blank sentinels, what is below nothing, what is no number.
+    /// Rejects impossible measurements: blank sentinels, negative values and NaN.
     fn plausible(self) -> Result<Self, String> {
         let odd = self.samples.iter().find_map(|sample| match sample.value {
             Limit::Number(number) if !(0.0..scan::LARGEST).contains(&number) => {
@@ -110,7 +111,7 @@ impl Reading {
         }
     }
 
-    /// A number that was added.
+    /// Returns an added number.
     pub(super) fn number(&self, metric: &str, entity: &str) -> Option<f64> {
         let sample = self
             .samples
@@ -128,12 +129,12 @@ impl Reading {
     }
 }
 
-/// Reads a tool's answer, by the shipped tables.
+/// Parses a tool's output with the shipped Xid tables.
 pub(super) fn parse(parser: &str, answer: &Answer<'_>) -> Result<Reading, String> {
     parse_by(parser, answer, None)
 }
 
-/// Reads a tool's answer; a site's own rows of the tables of Xids come before those that are shipped.
+/// Parses a tool's output. A site's own rows of the Xid tables come before the shipped rows.
 pub(super) fn parse_by(
     parser: &str,
     answer: &Answer<'_>,
@@ -176,7 +177,8 @@ pub(super) fn parse_by(
     reading.plausible()
 }
 
-/// Longest answer that a parser is given, in bytes: with `log_buf_len=8M` dmesg prints that, and a time before each line.
+/// Returns the maximum length of a parser's input, in bytes. With `log_buf_len=8M`, dmesg prints 8
+/// MiB plus a time before each line.
 pub(super) fn answer_max(parser: &str) -> usize {
     if parser == "kernel-log" {
         OUTPUT_MAX
@@ -185,7 +187,8 @@ pub(super) fn answer_max(parser: &str) -> usize {
     }
 }
 
-/// An answer as text. Into that of nvidia-smi processes write names of any bytes, which its parser cuts out: it refuses itself what is no text beside them.
+/// Returns the output as text. nvidia-smi copies process names of arbitrary bytes into its XML. The
+/// parser of the XML removes the names, and rejects other bytes outside UTF-8.
 pub(super) fn text<'a>(parser: &str, answer: &'a [u8]) -> Result<Cow<'a, str>, String> {
     match String::from_utf8_lossy(answer) {
         Cow::Owned(_) if parser != "nvidia-smi-xml" => Err("it is not UTF-8".into()),
@@ -193,12 +196,14 @@ pub(super) fn text<'a>(parser: &str, answer: &'a [u8]) -> Result<Cow<'a, str>, S
     }
 }
 
-/// What of a tool's output its parser can do without: an hour of progress is longer than any answer.
+/// Returns the test for superseded parts of a tool's output. An hour of progress lines is longer
+/// than the maximum output of a parser.
 pub(super) fn superseded(parser: &str) -> Option<Superseded> {
     (parser == "gpu-burn").then_some(nvidia::gpu_burn::is_superseded)
 }
 
-/// Why a measurement of our own has nothing to go by on this node.
+/// Returns the reason to skip a built-in measurement on the node, if the measurement does not
+/// apply.
 pub(super) fn absent(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     match gate.parser.as_str() {
         "dkms" => dkms::absent(bench),
@@ -208,7 +213,7 @@ pub(super) fn absent(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     }
 }
 
-/// Measures without a tool.
+/// Runs a built-in measurement, without a tool.
 pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String> {
     match gate.parser.as_str() {
         "clock" => clock::measure(bench),
@@ -227,7 +232,8 @@ pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String>
     }
 }
 
-/// A document's members by their names, none of them twice: of two values serde keeps the last, and nobody knows which of them counts.
+/// Deserializes the members of an object and rejects duplicate names. Of two values, serde keeps
+/// the last, and either value may be the correct value.
 fn members<'de, V: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, V>, D::Error> {
@@ -255,7 +261,7 @@ fn members<'de, V: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer.deserialize_map(Once(PhantomData))
 }
 
-/// Deserialises a whole answer; nothing may stand before or after the document.
+/// Deserializes a complete output. Text before or after the document is an error.
 fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text)
         .map_err(|error| format!("its answer is not what this parser knows: {error}"))

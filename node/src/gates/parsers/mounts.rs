@@ -1,15 +1,15 @@
-//! File systems that the stack's mount units name: mounted, of the type that the unit says, and writable. By the kernel's own table, which answers also
-//! where a server does not.
+//! Checks the file systems named by the stack's mount units: mounted, writable, and of the type in
+//! the unit. Reads the kernel's own mount table, which stays readable while a file server is down.
 
 use std::collections::BTreeMap;
 
 use super::{Bench, Reading, scan};
 use crate::machine::Machine;
 
-/// Thousands of mounts, as container hosts have them.
+/// Enough for the thousands of mounts on a container host.
 const TABLE_MAX: u64 = 8 << 20;
 const UNIT_MAX: u64 = 64 << 10;
-/// Where units are, the first before the others.
+/// Folders with units, in order of precedence.
 const UNITS: [&str; 4] = [
     "/etc/systemd/system",
     "/run/systemd/generator",
@@ -17,7 +17,7 @@ const UNITS: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
-/// Why there is nothing to look at.
+/// Returns the reason to skip the gate for a stack without mount units.
 pub(super) fn absent(bench: &Bench<'_>) -> Option<String> {
     let stack = bench.plan.stack.as_ref()?;
     stack
@@ -78,14 +78,15 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
     Ok(reading)
 }
 
-/// One line of the table.
+/// A line of the mount table.
 struct Mounted<'a> {
     source: &'a str,
     kind: &'a str,
     readonly: bool,
 }
 
-/// What is mounted where; of several at one place the last one is seen.
+/// Returns the mounts by mount point. Of several mounts at a point, the last is visible and is
+/// returned.
 fn table(text: &str) -> Result<BTreeMap<String, Mounted<'_>>, String> {
     let mut all = BTreeMap::new();
     for line in text.lines() {
@@ -112,7 +113,7 @@ fn table(text: &str) -> Result<BTreeMap<String, Mounted<'_>>, String> {
     }
 }
 
-/// Blanks and backslashes stand there as `\040`.
+/// The mount table escapes blanks and backslashes in octal, such as `\040`.
 fn plain(place: &str) -> String {
     let mut parts = place.split('\\');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -134,12 +135,12 @@ fn plain(place: &str) -> String {
     text
 }
 
-/// NFS of version 4 is a type of its own to the kernel, and not to whoever mounts it.
+/// The kernel shows NFS version 4 as type `nfs4`, while a unit may say `nfs`.
 fn is_of(wanted: &str, found: &str) -> bool {
     wanted == found || (wanted == "nfs" && found == "nfs4")
 }
 
-/// What a mount unit says.
+/// The settings read from a mount unit.
 struct Unit {
     kind: String,
     readonly: bool,

@@ -1,4 +1,5 @@
-//! dpkg's record against the lock: every pinned package in its exact version, nothing half-installed, nothing unwanted.
+//! Compares dpkg's record with the lock: every pinned package in the exact version, no
+//! half-installed package, no unwanted package.
 
 use super::{Bench, Reading};
 use crate::converge::dpkg::{Database, State};

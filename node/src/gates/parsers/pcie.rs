@@ -1,11 +1,14 @@
-//! PCIe links of storage, network and accelerator functions. The width is held against the profile as well as against the link's own maximum: a port that
-//! trained down reports its own cap as the maximum. Speed drops on idle GPUs by design, and only means something under load; network cards keep theirs.
+//! PCIe links of storage, network and accelerator functions. Gates compare the width with the
+//! profile and with the link's own maximum, because a port trained down reports its lower width as
+//! the maximum. The speed of an idle GPU drops by design and counts only under load. Network cards
+//! keep their speed.
 
 use muster_core::facts::PciDevice;
 
 use super::{Bench, Reading};
 
-/// Base classes 01 mass storage, 02 network, 03 display, 12 processing accelerator (PCI Code and ID Assignment, 1.1).
+/// Base classes 01 mass storage, 02 network, 03 display, 12 processing accelerator (PCI Code and ID
+/// Assignment, 1.1).
 const CLASSES: [&str; 4] = ["01", NETWORK, "03", "12"];
 const NETWORK: &str = "02";
 
@@ -38,7 +41,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Reading {
     reading
 }
 
-/// `16.0 GT/s PCIe`
+/// Parses `16.0 GT/s PCIe`.
 fn gigatransfers(speed: &str) -> Option<f64> {
     speed.split_once(" GT/s")?.0.parse().ok()
 }

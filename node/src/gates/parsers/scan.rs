@@ -1,11 +1,14 @@
-//! Numbers and words in what tools print. A number is decimal digits with at most one point: no sign, no exponent, no `nan`, nothing around it.
+//! Numbers and words in the output of tools. A number consists of decimal digits with at most a
+//! single point. Signs, exponents, `nan` and surrounding text are rejected.
 
-/// Beyond this a number is a blank sentinel or nonsense (DCGM's and NVML's are just under 2^63); doubles count exactly up to here.
+/// Upper bound of a valid number. Larger numbers are blank sentinels (DCGM's and NVML's are just
+/// under 2^63) or invalid. Doubles count exactly up to the bound.
 pub(super) const LARGEST: f64 = 9_007_199_254_740_992.0;
-/// Longest word that is kept of an answer, in characters.
+/// Maximum length of a stored word, in characters.
 const WORD_MAX: usize = 120;
 
-/// A number of a document, before anything is computed with it: blank sentinels must not become plausible by a change of unit.
+/// Deserializes a number and checks the range before any computation. Otherwise a change of unit
+/// could make a blank sentinel plausible.
 pub(super) fn plain<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let number = <f64 as serde::Deserialize>::deserialize(deserializer)?;
     match (0.0..LARGEST).contains(&number) {
@@ -16,7 +19,7 @@ pub(super) fn plain<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result
     }
 }
 
-/// A number that can be a measurement.
+/// Parses a number in the range of a measurement.
 pub(super) fn number(word: &str) -> Option<f64> {
     let plain = word.starts_with(|c: char| c.is_ascii_digit())
         && word.ends_with(|c: char| c.is_ascii_digit())
@@ -24,11 +27,11 @@ pub(super) fn number(word: &str) -> Option<f64> {
     if !plain || word.len() > 24 {
         return None;
     }
-    // Two points are no number for Rust either.
+    // Rust's parser also rejects two points.
     word.parse().ok().filter(|number| *number < LARGEST)
 }
 
-/// A number without a fraction.
+/// Parses a number without a fraction.
 pub(super) fn count(word: &str) -> Option<f64> {
     if word.contains('.') {
         None
@@ -37,12 +40,12 @@ pub(super) fn count(word: &str) -> Option<f64> {
     }
 }
 
-/// `81559 MiB`: a number, exactly one space, and exactly this unit.
+/// Parses `81559 MiB`: a number, exactly a single space, and the given unit.
 pub(super) fn quantity(text: &str, unit: &str) -> Option<f64> {
     number(text.strip_suffix(unit)?.strip_suffix(' ')?)
 }
 
-/// Text as it may be kept: one line of bounded length, without control characters.
+/// Returns text safe to store: a single line of bounded length, without control characters.
 pub(super) fn word(text: &str) -> String {
     text.trim()
         .chars()
@@ -51,7 +54,8 @@ pub(super) fn word(text: &str) -> String {
         .collect()
 }
 
-/// Refuses an answer whose last line is cut: all line tools end with a newline, and a cut number is another number.
+/// Rejects an output with a truncated last line. All line-based tools end the output with a
+/// newline, and a truncated number is a different number.
 pub(super) fn whole(text: &str) -> Result<(), String> {
     if text.trim().is_empty() {
         return Err("it said nothing".into());
@@ -65,13 +69,13 @@ pub(super) fn whole(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What stands between `open` and `close`, both only once.
+/// Returns the text between the first `open` and the next `close`.
 pub(super) fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(open)?;
     Some(rest.split_once(close)?.0)
 }
 
-/// The PCI address as sysfs writes it: `00000000:1B:00.0` is `0000:1b:00.0`.
+/// Returns the PCI address in the form of sysfs: `00000000:1B:00.0` becomes `0000:1b:00.0`.
 pub(super) fn pci_address(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     let short = text

@@ -1,16 +1,20 @@
-//! `ipmitool sdr elist`: a line for each sensor of the node's own BMC, `NAME | NUMBER | STATE | ENTITY | READING`.
+//! Parser for `ipmitool sdr elist`: a line for each sensor of the node's own BMC, `NAME
+//! NUMBER
+//! STATE
+//! ENTITY
+//! READING`.
 
 use std::collections::BTreeSet;
 
 use super::{Answer, Reading, scan};
 
-/// Sensors of one BMC; the largest known have some hundred.
+/// Maximum sensors of a BMC. The largest known BMCs have a few hundred.
 const SENSORS_MAX: usize = 2000;
-/// Bytes of a sensor's name (IPMI 2.0, table 43-1, ID string).
+/// Maximum bytes of a sensor's name (IPMI 2.0, table 43-1, ID string).
 const NAME_MAX: usize = 16;
-/// The entity that power supplies are (IPMI 2.0, table 43-13).
+/// Entity of power supplies (IPMI 2.0, table 43-13).
 const POWER_SUPPLY: &str = "10";
-/// What a power supply says when it does not do its part (IPMI 2.0, table 42-3, type 08h), in ipmitool's words.
+/// States of a failing power supply (IPMI 2.0, table 42-3, type 08h), in ipmitool's words.
 const FAILING: [&str; 6] = [
     "Failure detected",
     "Predictive failure",
@@ -19,9 +23,10 @@ const FAILING: [&str; 6] = [
     "AC out-of-range, but present",
     "Config Error",
 ];
-/// What a power supply says that is there, in the same words.
+/// State of a present power supply, in ipmitool's words.
 const PRESENT: &str = "Presence detected";
-/// What any part says that has failed (IPMI 2.0, table 42-2, type 07h, and 42-3, types 07h, 08h and 0Ch), in ipmitool's words.
+/// States of any failed part (IPMI 2.0, table 42-2, type 07h, and 42-3, types 07h, 08h and 0Ch), in
+/// ipmitool's words.
 const BROKEN: [&str; 9] = [
     "Thermal Trip",
     "IERR",
@@ -33,18 +38,18 @@ const BROKEN: [&str; 9] = [
     "Transition to Critical",
     "Transition to Non-recoverable",
 ];
-/// How every state of redundancy begins that is not full (IPMI 2.0, table 42-2, type 0Bh).
+/// Prefixes of all states without full redundancy (IPMI 2.0, table 42-2, type 0Bh).
 const NOT_REDUNDANT: [&str; 3] = ["Redundancy Lost", "Redundancy Degraded", "Non-Redundant"];
 
-/// Where a reading lies (IPMI 2.0, section 35.14), as ipmitool abbreviates it.
+/// Range of a reading (IPMI 2.0, section 35.14), from ipmitool's abbreviations.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Fine,
-    /// Beyond its non-critical threshold.
+    /// Beyond the non-critical threshold.
     Warning,
-    /// Beyond its critical or its non-recoverable one.
+    /// Beyond the critical or the non-recoverable threshold.
     Critical,
-    /// Disabled, or nothing is there to be measured.
+    /// Disabled, or without a part to measure.
     NoReading,
 }
 
@@ -62,7 +67,8 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     for line in answer.text.lines() {
         let sensor =
             read(line).ok_or_else(|| format!("{:?} is not understood", scan::word(line)))?;
-        // A number is one sensor's only beside its owner and LUN (IPMI 2.0, section 43.1), which are not told.
+        // A sensor number is unique only together with owner and LUN (IPMI 2.0, section 43.1), and
+        // ipmitool omits both. Name and entity therefore complete the key.
         let who = (sensor.number, sensor.name, sensor.entity, sensor.instance);
         if seen.contains(&who) || seen.len() >= SENSORS_MAX {
             return Err(format!(
@@ -98,12 +104,12 @@ struct Counts<'a> {
     critical: usize,
     failing: usize,
     not_redundant: usize,
-    /// Power supplies that say so.
+    /// Instances of the power supplies reporting their presence.
     present: BTreeSet<&'a str>,
 }
 
 impl<'a> Counts<'a> {
-    /// Counts a sensor; what is wrong with it, where something is.
+    /// Counts a sensor. Returns the problem, or `None` for a healthy sensor.
     fn add(&mut self, sensor: &Sensor<'a>) -> Option<&'static str> {
         self.read += usize::from(sensor.state != State::NoReading);
         if sensor.entity == POWER_SUPPLY
@@ -131,16 +137,16 @@ impl<'a> Counts<'a> {
 
 struct Sensor<'a> {
     name: &'a str,
-    /// `03h`, with the controller's address where it is another's.
+    /// `03h`, preceded by the controller's address for a sensor of another controller.
     number: &'a str,
     state: State,
-    /// The kind of part it belongs to, and which of them.
+    /// Kind of the measured part, and its instance.
     entity: &'a str,
     instance: &'a str,
     reading: &'a str,
 }
 
-/// A name may hold bars, the other columns do not.
+/// Parses a line. A name may contain bars, and the other columns may not.
 fn read(line: &str) -> Option<Sensor<'_>> {
     let mut columns = line.rsplitn(5, '|').map(str::trim);
     let (reading, entity, state) = (columns.next()?, columns.next()?, columns.next()?);
@@ -242,7 +248,8 @@ mod tests {
                 "{said}"
             );
         }
-        // A drive that says so is no power supply, and what is absent reads nothing.
+        // A drive's failure is not a power supply's failure, and an absent power supply has no
+        // reading.
         let said = "Drive 0 | 60h | ok  |  4.1 | Drive Present, Predictive failure\nPS 2 | 61h | ns  | 10.2 | No Reading\n";
         assert_eq!(told(said), [("bmc.sensors", 1.0)]);
     }
@@ -270,7 +277,7 @@ mod tests {
             )),
             [Some(2.0), Some(1.0)]
         );
-        // Twice the same, one that reads nothing, and what is no power supply.
+        // A duplicate, a power supply without a reading, and a part other than a power supply.
         for other in [
             "PS1 State | C9h | ok  | 10.1 | Presence detected",
             "PS2 | C9h | ns  | 10.2 | No Reading",

@@ -1,4 +1,4 @@
-//! The stack's units, as systemd tells them.
+//! Compares the stack's units with the state in systemd. A note explains each difference.
 
 use super::{Bench, Reading};
 use crate::converge::services;

@@ -1,12 +1,14 @@
-//! smartctl 7, `--json -x` (or `-a`), NVMe and ATA. Temperatures are °C here, other than in nvme-cli.
+//! Parser for smartctl 7 with `--json -x` (or `-a`), NVMe and ATA. Temperatures are in °C, unlike
+//! in nvme-cli.
 
 use serde::Deserialize;
 
 use super::{Answer, Reading, json};
 
-/// Bits of its exit status (smartctl(8), EXIT STATUS): it could not ask, or the disk could not answer.
+/// Bits of the exit status (smartctl(8), EXIT STATUS): smartctl could not query the disk, or the
+/// disk could not answer.
 const NO_ANSWER: i32 = 0b111;
-/// The disk says that it is failing.
+/// The disk reports its own failure.
 const FAILING: i32 = 0b1000;
 
 #[derive(Deserialize)]
@@ -26,7 +28,8 @@ struct Attributes {
     table: Vec<Attribute>,
 }
 
-/// One of an ATA disk's attributes. `when_failed` is `now` while it stands at its threshold, `past` when it did, else empty (smartctl(8), `-A`).
+/// An attribute of an ATA disk. `when_failed` is `now` while the value is at its threshold, `past`
+/// after an earlier time at the threshold, and otherwise empty (smartctl(8), `-A`).
 #[derive(Deserialize)]
 struct Attribute {
     id: u8,
@@ -93,14 +96,15 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     ) {
         ("NVMe", Some(log), _) => read_log(&mut reading, &serial, &log),
         ("NVMe", None, _) => return Err("an NVMe disk without its health log".into()),
-        // The counts of an attribute differ by maker; the maker's threshold is comparable. Disks without attributes exist.
+        // Raw counts of an attribute differ by maker, and only the maker's threshold is comparable.
+        // Some disks have no attributes.
         ("ATA", _, Some(attributes)) => read_attributes(&mut reading, &serial, &attributes.table)?,
         _ => {}
     }
     Ok(reading)
 }
 
-/// Checks the version, the exit status and the disk of a report; returns the serial.
+/// Checks the version, the exit status and the disk of a report, and returns the serial.
 fn check_report<'r>(report: &'r Report, answer: &Answer<'_>) -> Result<&'r str, String> {
     let smartctl = &report.smartctl;
     let [major, _] = report.json_format_version;
@@ -153,7 +157,7 @@ fn read_log(reading: &mut Reading, serial: &str, log: &Log) {
     }
 }
 
-/// Counts the attributes of an ATA disk that are at their threshold.
+/// Counts the attributes of an ATA disk at their threshold.
 fn read_attributes(
     reading: &mut Reading,
     serial: &str,

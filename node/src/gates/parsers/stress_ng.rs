@@ -1,5 +1,6 @@
-//! stress-ng 0.15 and newer with `--verify --metrics`: the YAML file (`-Y`) for numbers, its messages for what was computed wrongly. They are on stderr, and
-//! from 0.15.08 on stdout.
+//! Parser for stress-ng 0.15 and newer with `--verify --metrics`. Numbers come from the YAML file
+//! (`-Y`), and wrong computations from the messages. The messages are on stderr, or on stdout from
+//! 0.15.08 on.
 
 use serde::Deserialize;
 
@@ -28,7 +29,8 @@ struct Metric {
 }
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
-    // A cut number is another number; the document's end is marked.
+    // A truncated number is a different number, so the parser requires the end mark of the
+    // document.
     if !answer.text.trim_end().ends_with("\n...") {
         return Err("it has no end".into());
     }
@@ -43,12 +45,13 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
         .lines()
         .filter(|line| line.starts_with("stress-ng: fail:"))
         .collect();
-    // It says `unsuccessful run completed`, too.
+    // The bracket excludes `unsuccessful run completed`.
     let completed = answer
         .messages
         .lines()
         .any(|line| line.contains("] successful run completed"));
-    // Exit status 2: a stressor failed (stress-ng(1), EXIT STATUS). All others but 0 are trouble of its own.
+    // Exit status 2: a stressor failed (stress-ng(1), EXIT STATUS). Any other status except 0 is a
+    // problem of stress-ng itself.
     match (answer.exit, completed, failures.len()) {
         (0, true, 0) => {}
         (2, false, 1..) => {}

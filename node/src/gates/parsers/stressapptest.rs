@@ -1,4 +1,5 @@
-//! stressapptest 1.0: memory copied back and forth with checks. Its last word and its counts must agree. From 1.0.7 on a time stands before each line.
+//! Parser for stressapptest 1.0: memory copied back and forth with checks. The final verdict and
+//! the counts must agree. From 1.0.7 on, each line begins with a time.
 
 use super::{Answer, Reading};
 
@@ -71,7 +72,7 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     Ok(reading)
 }
 
-/// A line without its time, `2025/11/13-04:34:22(UTC) `.
+/// Removes the time from a line, such as `2025/11/13-04:34:22(UTC) `.
 fn said(line: &str) -> &str {
     const TIME: &str = "0000/00/00-00:00:00(";
     let Some((time, zone)) = line.split_at_checked(TIME.len()) else {

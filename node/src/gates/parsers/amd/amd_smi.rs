@@ -1,4 +1,5 @@
-//! `amd-smi metric --json`: a list of GPUs, or in newer versions an object that holds it. Numbers come with their unit, or are `N/A`.
+//! Parser for `amd-smi metric --json`: a list of GPUs, or an object with the list in newer
+//! versions. Numbers carry their unit, or are `N/A`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,7 +26,7 @@ struct Gpu {
     mem_usage: Value,
 }
 
-/// A place in a GPU's entry, the metric, and the unit; a count has none.
+/// Section and key in a GPU's entry, the metric, and the expected unit. Counts have an empty unit.
 const PLACES: [(&str, &str, &str, &str); 9] = [
     ("power", "socket_power", "gpu.power_draw", "W"),
     ("temperature", "hotspot", "gpu.temperature", "C"),
@@ -78,7 +79,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             };
             add(&mut reading, &entity, metric, held, key, unit)?;
         }
-        // Its MB are 2^20 bytes: 192 GiB of memory are shown as 196592.
+        // amd-smi counts a MB as 2^20 bytes: 192 GiB of memory are shown as 196592.
         add(
             &mut reading,
             &entity,
@@ -99,7 +100,8 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-/// Adds one value; what is not available, alone or with all of its section, is not there.
+/// Adds a value to the reading. Adds no sample for a value of `N/A`, or for a whole section of
+/// `N/A`. Fails on a missing key or another unit.
 fn add(
     reading: &mut Reading,
     entity: &str,

@@ -1,5 +1,6 @@
-//! `rocm-smi -a --showmeminfo vram --json` of ROCm 5 and 6: everything is text, keys carry the units, and a card that is asked for what it does not have
-//! leaves the key out or says `N/A`. `system` stands beside the cards; there is no version in it but the driver's.
+//! Parser for `rocm-smi -a --showmeminfo vram --json` of ROCm 5 and 6. Every value is text and the
+//! keys carry the units. For an unsupported value, a card omits the key or reports `N/A`. The entry
+//! `system` is beside the cards. The driver's version is the only version in the document.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ struct Document(#[serde(deserialize_with = "members")] BTreeMap<String, Card>);
 #[serde(transparent)]
 struct Card(#[serde(deserialize_with = "members")] BTreeMap<String, Value>);
 
-/// Keys of older and newer versions, and the metric; numbers are divided by the last.
+/// Keys of older and newer versions, the metric, and the divisor for the number.
 const NUMBERS: [(&[&str], &str, f64); 8] = [
     (
         &["Temperature (Sensor junction) (C)"],
@@ -73,7 +74,8 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         add(&mut reading, name, card)?;
         cards += 1;
     }
-    // Cards are numbered without a gap: one that is missing among the others fell out.
+    // rocm-smi numbers the cards without a gap, so a missing number among the others means a lost
+    // card.
     if let Some(missing) =
         (0..cards).find(|number| !document.contains_key(&format!("card{number}")))
     {

@@ -1,7 +1,9 @@
-//! What stands before a message: `dmesg` in all of its time formats, `journalctl -k`, and /dev/kmsg.
+//! Removes the prefix of a log line: `dmesg` in all of its time formats, `journalctl -k`, and
+//! /dev/kmsg.
 
-/// The message of a line, without time, host and level; `None` when it is no line of a log. What is indented goes on with the line before, whatever it
-/// looks like.
+/// Returns the message of a line without time, host and level, or `None` for a line of another
+/// format. An indented line always continues the previous line, even if its text looks like a new
+/// message.
 pub(super) fn message(line: &str) -> Option<&str> {
     if line.starts_with([' ', '\t']) {
         return None;
@@ -14,8 +16,9 @@ pub(super) fn message(line: &str) -> Option<&str> {
     message.map(|message| behind_caller(message).unwrap_or(message))
 }
 
-/// `[ T3919] message`, `[   C12] message`: the thread or processor that said it. A kernel with `CONFIG_PRINTK_CALLER` puts it before each message
-/// (`print_caller` of kernel/printk/printk.c), and dmesg prints it behind the time.
+/// Removes `[ T3919]` or `[   C12]`: the thread or processor writing the message. A kernel with
+/// `CONFIG_PRINTK_CALLER` puts the caller before each message (`print_caller` of
+/// kernel/printk/printk.c). dmesg prints the caller after the time.
 fn behind_caller(message: &str) -> Option<&str> {
     let (caller, rest) = message.trim_start().strip_prefix('[')?.split_once(']')?;
     let known = caller
@@ -25,7 +28,7 @@ fn behind_caller(message: &str) -> Option<&str> {
     known.then(|| rest.strip_prefix(' ').unwrap_or(rest))
 }
 
-/// What journalctl says of itself: `-- Boot 6a… --`.
+/// Returns whether journalctl itself wrote the line, such as `-- Boot 6a… --`.
 pub(super) fn is_remark(line: &str) -> bool {
     line.starts_with("-- ")
 }
@@ -57,7 +60,7 @@ fn bracketed(line: &str) -> Option<&str> {
     (seconds || date).then(|| message.strip_prefix(' ').unwrap_or(message))
 }
 
-/// `2025-02-23T16:24:18,123456+01:00 message` of dmesg; the same with a host, as journalctl writes it.
+/// `2025-02-23T16:24:18,123456+01:00 message` of dmesg. journalctl writes the same with a host.
 fn dated(line: &str) -> Option<&str> {
     let (time, message) = line.split_once(' ')?;
     let (date, clock) = time.split_once('T')?;
@@ -104,7 +107,8 @@ mod tests {
             "Feb 23 16:24:18 node-7 kernel: NVRM: message",
             "kern  :err   : [   12.345678] NVRM: message",
             "3,339,5140900,-;NVRM: message",
-            // With the caller: as the kernel writes it, as dmesg does, and of an interrupt.
+            // With the caller: as written by the kernel, as written by dmesg, and from an
+            // interrupt.
             "[  520.899558][ T3919] NVRM: message",
             "[  520.899558] [   T3919] NVRM: message",
             "[  520.899558] [     C12] NVRM: message",

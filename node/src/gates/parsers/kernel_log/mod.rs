@@ -1,9 +1,10 @@
-//! The kernel's log: what drivers say of GPUs, links, memory and disks. That nothing is found is only an answer when lines were read: an empty log, or
-//! one that is no kernel's log, is an error. Where a log was cut at the end of a line cannot be told from it; the runner refuses output that was cut.
+//! The kernel's log: messages of drivers about GPUs, links, memory and disks. Zero findings count
+//! only if lines were read. An empty log, or a text of another format, is an error. A log cut at
+//! the end of a line looks complete, so the runner rejects truncated output.
 
-mod line; // What stands before a message
+mod line; // Prefixes before a message
 mod signs; // Messages of faults other than NVIDIA's
-mod xid; // Xid, SXid and what the driver recommends
+mod xid; // Xid, SXid and the driver's recommendation
 
 use std::collections::BTreeMap;
 
@@ -14,14 +15,16 @@ use crate::gates::cursor::{self, Since};
 use crate::gates::parsers::{Answer, Bench, Reading, scan};
 
 const NOTES_MAX: usize = 10;
-/// What each boot begins with (`linux_banner`, printed by `start_kernel` of init/main.c): without it, the beginning of the log is gone.
+/// First message of each boot (`linux_banner`, printed by `start_kernel` of init/main.c). A log
+/// without the banner has lost its beginning.
 const BANNER: &str = "Linux version ";
-/// A line's end within a message, as /dev/kmsg writes it (Documentation/ABI/testing/dev-kmsg).
+/// Line end within a message, in the form of /dev/kmsg (Documentation/ABI/testing/dev-kmsg).
 const LINE_END: &str = "\\x0a";
-/// What the kernel says before errors of the boot before, and how each line of them begins.
+/// Prefix of the kernel's line before errors of the previous boot. The lines of such an error
+/// follow and begin with `HARDWARE_ERROR`.
 const BOOT_ERRORS: &str = "BERT: ";
 const HARDWARE_ERROR: &str = "[Hardware Error]";
-/// Counted even where there are none.
+/// Metrics reported even with a count of zero.
 const METRICS: [&str; 17] = [
     "kernel.gpu_lost",
     "kernel.amdgpu_fatal",
@@ -66,7 +69,8 @@ pub(in crate::gates::parsers) fn parse(
     }
 }
 
-/// What was said since the last look of the plan's suite. Where some of it was lost, a count of nothing says nothing, and is not told.
+/// Counts the messages since the previous reading for the plan's suite. If records were lost, a
+/// zero count proves nothing, so zero counts and the recovery action `ignore` are removed.
 pub(in crate::gates::parsers) fn measure(
     gate: &Gate,
     bench: &Bench<'_>,
@@ -93,7 +97,7 @@ pub(in crate::gates::parsers) fn measure(
     Ok(reading)
 }
 
-/// Everything that is counted in a text; of one without a line, that there was nothing.
+/// Counts all known messages in a text. For a text without lines, every count is zero.
 fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, String> {
     let mut counts: BTreeMap<&'static str, usize> =
         METRICS.iter().map(|metric| (*metric, 0)).collect();
@@ -102,7 +106,8 @@ fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, Stri
     let records = records(text)?;
     let mut of_previous_boot = false;
     for record in &records {
-        // The firmware tells once more what the machine was reset from (drivers/acpi/apei/bert.c).
+        // At boot, the firmware reports again the errors which caused the reset
+        // (drivers/acpi/apei/bert.c).
         of_previous_boot = record.starts_with(BOOT_ERRORS)
             || of_previous_boot && record.starts_with(HARDWARE_ERROR);
         if events.note(record) {
@@ -145,8 +150,10 @@ fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, Stri
     Ok(reading)
 }
 
-/// The line of a message that says what it is of, and those that go on. Whoever names a process, a mount or a file can put a line's end there, and any
-/// words behind it: only NVIDIA's driver is known to tell on several lines.
+/// Returns the first line of a message, which names its source, and the continuation lines. A user
+/// can put an escaped line end and any words into the name of a process, mount or file.
+/// Continuation lines are therefore returned only for NVIDIA's driver, the only driver known to
+/// write several lines.
 fn lines(record: &str) -> (&str, Vec<&str>) {
     if signs::is_of_a_process(record) {
         return (record, Vec::new());
@@ -163,8 +170,8 @@ fn lines(record: &str) -> (&str, Vec<&str>) {
     )
 }
 
-/// The messages of a log. One of several lines goes on without a time: dmesg and journalctl indent what follows, /dev/kmsg writes [`LINE_END`], and so
-/// is it kept here.
+/// Splits a log into messages. A continuation line has no time: dmesg and journalctl indent such a
+/// line, and /dev/kmsg writes [`LINE_END`]. The returned messages use [`LINE_END`].
 fn records(text: &str) -> Result<Vec<String>, String> {
     let mut records: Vec<String> = Vec::new();
     for text in text.lines().filter(|text| !line::is_remark(text)) {
@@ -206,7 +213,8 @@ mod tests {
 
     #[test]
     fn a_message_of_several_lines_is_read_to_its_end() {
-        // The words are NVSentinel's issue 155; dmesg indents what follows, the kernel escapes it.
+        // The words are from NVSentinel's issue 155. dmesg indents the next lines, and the kernel
+        // escapes the line ends.
         let [first, second, third] = [
             "NVRM: The NVIDIA GPU 0000:b3:00.0",
             "NVRM: (PCI ID: 10de:26b5) installed in this system has",
@@ -241,7 +249,7 @@ mod tests {
             (lost(banner), lost("[   12.3] quiet\n")),
             (Some(0.0), Some(1.0))
         );
-        // What names it is not it.
+        // A mention of the banner's words is not the banner.
         assert_eq!(
             lost("[   12.3] loadable module for Linux version 6.1.0\n"),
             Some(1.0)
@@ -292,7 +300,7 @@ mod tests {
             let found = ["kernel.xid", "kernel.io_errors"].map(|metric| forged.number(metric, ""));
             assert_eq!(found, [Some(0.0), Some(0.0)], "{said}");
         }
-        // What follows in /dev/kmsg is no part of a message.
+        // The indented properties in /dev/kmsg are not part of the message.
         let fatal = "3,1,514,-;mlx5_core 0000:97:00.0: poll_health:800:(pid 0): Fatal error 1 detected\n SUBSYSTEM=pci\n";
         assert_eq!(read(fatal).number("kernel.mlx5_fatal", ""), Some(1.0));
     }

@@ -1,6 +1,7 @@
-//! Messages of faults of links, memory, disks and the machine, with NVIDIA's that carry no code.
+//! Messages about faults of links, memory, disks and the machine, including NVIDIA messages without
+//! a code.
 
-/// The metric that counts a message, if any does.
+/// Returns the metric for a message, or `None` for a message without a known fault.
 pub(super) fn of(message: &str) -> Option<&'static str> {
     if let known @ Some(_) = process(message) {
         return known;
@@ -17,26 +18,27 @@ pub(super) fn of(message: &str) -> Option<&'static str> {
         .or_else(|| machine(message))
 }
 
-/// Whether a message holds the name of a process, or other words that its user chose.
+/// Returns whether a message contains the name of a process, or other words chosen by its user.
 pub(super) fn is_of_a_process(message: &str) -> bool {
     process(message).is_some() || names_a_process(message)
 }
 
-/// A GPU that is gone says so in lines of its own, with or without an Xid.
+/// Recognizes a lost GPU. The driver reports the loss in separate lines, with or without an Xid.
 fn gpu(message: &str) -> Option<&'static str> {
     let lost = ["fallen off the bus", "GPU is lost"];
     (message.starts_with("NVRM:") && any(message, &lost)).then_some("kernel.gpu_lost")
 }
 
-/// AMD's driver: errors that its RAS could not correct, and resets, with the queues of commands whose end did not come
-/// (drivers/gpu/drm/amd/amdgpu: amdgpu_ras.c, amdgpu_device.c, amdgpu_job.c).
+/// Recognizes faults reported by AMD's driver: errors not corrected by RAS, GPU resets, and command
+/// rings with a timeout (drivers/gpu/drm/amd/amdgpu: amdgpu_ras.c, amdgpu_device.c, amdgpu_job.c).
 fn amdgpu(message: &str) -> Option<&'static str> {
     const UNCORRECTED: &str = " uncorrectable hardware errors detected in ";
     if !message.starts_with("amdgpu ") && !message.starts_with("[drm:amdgpu_") {
         return None;
     }
     if let Some((before, of)) = message.split_once(UNCORRECTED) {
-        // `1 new …`; the total of all that were told before is none of now. A count that is not one, as `no`, tells of none.
+        // The count is in `1 new …`. A line with the total of earlier errors is skipped. A count
+        // other than a number, such as `no`, is zero.
         let count = before
             .trim_end_matches(" new")
             .rsplit(' ')
@@ -51,7 +53,8 @@ fn amdgpu(message: &str) -> Option<&'static str> {
     (timeout || message.contains("GPU reset begin!")).then_some("kernel.amdgpu_resets")
 }
 
-/// PCI Express Advanced Error Reporting, in both spellings of the kernel, and a port that cut its link off (drivers/pci/pcie/dpc.c).
+/// Recognizes PCI Express Advanced Error Reporting in both spellings of the kernel, and a port with
+/// a disabled link (drivers/pci/pcie/dpc.c).
 fn pcie(message: &str) -> Option<&'static str> {
     if message.contains("DPC: containment event") {
         return Some("kernel.aer_uncorrected");
@@ -71,15 +74,16 @@ fn pcie(message: &str) -> Option<&'static str> {
     if uncorrected {
         return Some("kernel.aer_uncorrected");
     }
-    // Each has two lines; the one that tells of its arrival is counted.
+    // The kernel writes two lines per error. Only the line reporting the arrival is counted.
     let arrived =
         any(message, &["Corrected error", "Correctable error"]) && message.contains("received");
     arrived.then_some("kernel.aer_corrected")
 }
 
-/// Machine checks and what EDAC says of memory.
+/// Recognizes machine checks and memory errors reported by EDAC.
 fn memory(message: &str) -> Option<&'static str> {
-    /// UC of MCi_STATUS (AMD64 Architecture Programmer's Manual, volume 2; Intel SDM, volume 3B).
+    /// Bit UC of MCi_STATUS (AMD64 Architecture Programmer's Manual, volume 2; Intel SDM, volume
+    /// 3B).
     const UNCORRECTED: u64 = 1 << 61;
     if any(
         message,
@@ -105,7 +109,7 @@ fn memory(message: &str) -> Option<&'static str> {
         let status = status.and_then(|status| {
             u64::from_str_radix(status.split(' ').next().unwrap_or_default(), 16).ok()
         });
-        // One that cannot be read is taken for the worse.
+        // An unreadable status counts as uncorrected, the worse case.
         let corrected = status.is_some_and(|status| status & UNCORRECTED == 0);
         return Some(if corrected {
             "kernel.mce_corrected"
@@ -124,7 +128,7 @@ fn memory(message: &str) -> Option<&'static str> {
     corrected.then_some("kernel.mce_corrected")
 }
 
-/// NVIDIA's network adapters, and any link that goes down.
+/// Recognizes faults of NVIDIA's network adapters, and the loss of any link.
 fn adapter(message: &str) -> Option<&'static str> {
     let fatal = [
         "device's health compromised",
@@ -155,9 +159,11 @@ fn adapter(message: &str) -> Option<&'static str> {
     down.then_some("kernel.link_downs")
 }
 
-/// What the adapter's firmware says of itself (drivers/net/ethernet/mellanox/mlx5/core/health.c).
+/// Recognizes health reports of the adapter's firmware
+/// (drivers/net/ethernet/mellanox/mlx5/core/health.c).
 fn mlx5_health(message: &str) -> Option<&'static str> {
-    /// `MLX5_SENSOR_NIC_DISABLED`: what every virtual function says when it is taken away (SR-IOV is disabled).
+    /// `MLX5_SENSOR_NIC_DISABLED`: logged by every virtual function on its removal (SR-IOV is
+    /// disabled).
     const DISABLED: &str = "Fatal error 3 detected";
     if message.contains("Fatal error ") && message.ends_with(" detected") {
         return Some(if message.ends_with(DISABLED) {
@@ -166,7 +172,8 @@ fn mlx5_health(message: &str) -> Option<&'static str> {
             "kernel.mlx5_fatal"
         });
     }
-    // As the kernel's levels: 0 is an emergency, 3 an error, 4 a warning. One that cannot be read is taken for the worse.
+    // The numbers are the kernel's levels: 0 is an emergency, 3 an error, 4 a warning. An
+    // unreadable level counts as fatal, the worse case.
     let (_, rest) = message.split_once("Health issue observed, ")?;
     let severity = rest
         .rsplit_once("severity(")
@@ -178,7 +185,8 @@ fn mlx5_health(message: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether a message is of a drive for media that come and go: a BMC's are unplugged while they are mounted, and say so.
+/// Returns whether a message is about a drive with removable media. The virtual media of a BMC are
+/// often unplugged while mounted, which logs I/O errors.
 fn is_removable(message: &str) -> bool {
     let device = message.split_once("dev ").map_or("", |(_, rest)| rest);
     let number = device
@@ -187,7 +195,7 @@ fn is_removable(message: &str) -> bool {
     number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Disks and file systems.
+/// Recognizes faults of disks and file systems.
 fn disk(message: &str) -> Option<&'static str> {
     let readonly = [
         "Remounting filesystem read-only",
@@ -216,8 +224,10 @@ fn disk(message: &str) -> Option<&'static str> {
         .then_some("kernel.io_errors")
 }
 
-/// The machine itself. A queue of the kernel's work that stands still, and a processor that does not answer an urgent grace period, are told apart: a guest
-/// that is not given its processors says so too (kernel/workqueue.c, wq_watchdog_timer_fn; kernel/rcu/tree_exp.h, synchronize_rcu_expedited_wait).
+/// Recognizes lockups of the machine. A stalled workqueue and a processor late for an expedited
+/// grace period count as `kernel.stalls`. Both also occur in a guest waiting for its virtual
+/// processors (kernel/workqueue.c, wq_watchdog_timer_fn; kernel/rcu/tree_exp.h,
+/// synchronize_rcu_expedited_wait).
 fn machine(message: &str) -> Option<&'static str> {
     if message.starts_with("BUG: workqueue lockup")
         || message.contains("detected expedited stalls on")
@@ -236,9 +246,11 @@ fn machine(message: &str) -> Option<&'static str> {
     .then_some("kernel.lockups")
 }
 
-/// What tells of a process and counts. A job that meets its own memory limit is not counted.
+/// Returns the metric for a message about a process. A job killed at its own memory limit is not
+/// counted.
 fn process(message: &str) -> Option<&'static str> {
-    // Slow storage does it too: a task that stands still is told apart from a processor that does.
+    // Slow storage also blocks tasks, so a blocked task has its own metric beside the lockup of a
+    // processor.
     let stands = message.starts_with("INFO: task ") && message.contains("blocked for more than");
     let stuck = message.starts_with("watchdog: BUG: soft lockup");
     let killed = message.starts_with("Out of memory: Killed process");
@@ -250,8 +262,10 @@ fn process(message: &str) -> Option<&'static str> {
     }
 }
 
-/// Messages that hold words which somebody chose who is not root, and that tell nothing of the machine: the name of a process or a cgroup, the version of a
-/// client of the driver, the options of file systems that any user namespace may mount (fs/fs_parser.c, fs/overlayfs/params.c, mm/shmem.c, fs/fuse/inode.c).
+/// Returns whether a message contains words chosen by an unprivileged user and reports no fault of
+/// the machine. Examples are the name of a process or cgroup, and the version of a driver's client.
+/// Mount options are another example, because any user namespace may mount some file systems
+/// (fs/fs_parser.c, fs/overlayfs/params.c, mm/shmem.c, fs/fuse/inode.c).
 fn names_a_process(message: &str) -> bool {
     let begins = [
         "traps: ",
@@ -413,7 +427,7 @@ mod tests {
                 "usb 1-1: new high-speed USB device number 2 using xhci_hcd",
                 None,
             ),
-            // Half of a sign is none.
+            // A partial match is not counted.
             ("EDAC MC0: Giving out device to module skx_edac", None),
             ("usb 1-1: Product: CE UE CE reader", None),
             ("usb 1-1: GPU is lost", None),
@@ -438,7 +452,7 @@ mod tests {
                 "pcieport 0000:30:03.0: DPC: containment event, status:0x1f01 source:0x0000",
                 Some("kernel.aer_uncorrected"),
             ),
-            // mlx5/core/health.c, poll_health; the third is of a virtual function that is taken away
+            // mlx5/core/health.c, poll_health; the third is from a removed virtual function
             (
                 "mlx5_core 0000:97:00.0: poll_health:800:(pid 0): Fatal error 1 detected",
                 Some("kernel.mlx5_fatal"),
@@ -510,7 +524,7 @@ mod tests {
                 "amdgpu 0000:03:00.0: ring gfx_0.0.0 uses VM inv eng 0 on hub 0",
                 None,
             ),
-            // A BMC's virtual media, unplugged; block/blk-core.c and fs/buffer.c
+            // Unplugged virtual media of a BMC; block/blk-core.c and fs/buffer.c
             (
                 "blk_update_request: I/O error, dev sr0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1",
                 None,

@@ -1,5 +1,6 @@
-//! Xid and SXid lines: `NVRM: Xid (PCI:0000:9b:00): 119, pid=…`, `nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 …`. What they ask for
-//! is policy, in muster-core; what the driver recommends for a GPU (Xid 154) wins.
+//! Xid and SXid lines: `NVRM: Xid (PCI:0000:9b:00): 119, pid=…`, `nvidia-nvswitch3: SXid
+//! (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 …`. The policy in muster-core maps each code to an
+//! action. A driver's recommendation for a GPU (Xid 154) overrides the policy.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +8,20 @@ use muster_core::gates::xid::{Action, XidOverrides, XidPolicy};
 
 use crate::gates::parsers::scan;
 
-/// The code by which the driver tells what it recommends.
+/// Code of the driver's recommendation.
 const RECOVERY_ACTION_CHANGED: u32 = 154;
 const NOTES_MAX: usize = 10;
-/// `TASK_COMM_LEN` of Linux, without its zero.
+/// `TASK_COMM_LEN` of Linux, without the final zero byte.
 const NAME_MAX: usize = 15;
-/// Bound on what is kept; one more than any gate tells apart from many.
+/// Maximum number of stored events per kind. No gate distinguishes larger counts.
 const EVENTS_MAX: usize = 100_000;
 
 #[derive(Default)]
 pub(super) struct Events {
     xids: Vec<Event>,
     sxids: Vec<Event>,
-    /// By GPU, the latest; and how many events had come by then.
+    /// Latest recommendation per GPU, with the number of Xid events up to and including the
+    /// recommendation.
     recommended: BTreeMap<String, (Action, usize)>,
     unknown: usize,
     notes: Vec<String>,
@@ -32,7 +34,7 @@ struct Event {
     message: String,
 }
 
-/// What the events of a log come to.
+/// Counts and the strongest action for the events of a log.
 pub(super) struct Found {
     pub(super) counts: [(&'static str, usize); 5],
     pub(super) action: Action,
@@ -40,14 +42,14 @@ pub(super) struct Found {
 }
 
 impl Events {
-    /// Takes a message if it is one of these.
+    /// Records the message and returns `true` for an Xid or SXid line.
     pub(super) fn note(&mut self, message: &str) -> bool {
         let is_switch = message.starts_with("nvidia-nvswitch") && message.contains("SXid");
         if !is_switch && !message.starts_with("NVRM: Xid") {
             return false;
         }
         let Some(event) = read(message) else {
-            // Known by its name and not by its code: it must not go unseen.
+            // An Xid line without a readable code counts as unknown, so the event stays visible.
             self.unknown += 1;
             self.remark(message);
             return true;
@@ -94,7 +96,8 @@ impl Events {
         let (mut fatal, mut switch_fatal, mut hardest) = (0, 0, Action::Ignore);
         for (at, event) in xids.iter().enumerate() {
             let action = match recommended.get(&event.device) {
-                // That nothing needs to be done was said of what had come, and not of what came after it.
+                // A recommendation of "None" covers only earlier events. A later event follows the
+                // policy.
                 Some((action, come)) if *action != Action::Ignore || at < *come => Some(*action),
                 _ => xid.action(event.code, event.stated),
             };
@@ -117,7 +120,8 @@ impl Events {
         }
     }
 
-    /// 1 for an event that is fatal.
+    /// Returns 1 for a fatal event and 0 for any other. An event without an action counts as
+    /// unknown.
     fn weigh(&mut self, event: &Event, action: Option<Action>, hardest: &mut Action) -> usize {
         let Some(action) = action else {
             self.unknown += 1;
@@ -133,13 +137,14 @@ impl Events {
     }
 }
 
-/// `Xid (PCI:0000:9b:00): 119, …`: the device, the code, and whether the line calls itself fatal.
+/// Parses `Xid (PCI:0000:9b:00): 119, …`: the device, the code, and the severity stated in the
+/// line, if any.
 fn read(message: &str) -> Option<Event> {
     let (_, rest) = message.split_once("Xid (")?;
     let (device, rest) = rest.split_once("): ")?;
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (code, rest) = rest.split_at(digits);
-    // The code ends with a comma, or with the line.
+    // The code ends at a comma or at the end of the line.
     if !rest.is_empty() && !rest.starts_with(',') {
         return None;
     }
@@ -162,8 +167,9 @@ fn read(message: &str) -> Option<Event> {
     })
 }
 
-/// What stands behind the name of the process that an event is told of. Its user chose the name, and it may hold any words; it has
-/// [`NAME_MAX`] bytes at most, each of which may be told as `\x0a` (`dmesg`) or `\012`.
+/// Returns the text after the process name in an event. The user of the process chose the name, so
+/// the name may contain any words. The name has at most [`NAME_MAX`] bytes, and each byte may be
+/// escaped as `\x0a` (`dmesg`) or `\012`.
 fn past_the_name(rest: &str) -> &str {
     let Some((_, named)) = rest.split_once("name=") else {
         return rest;

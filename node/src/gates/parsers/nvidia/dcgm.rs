@@ -1,6 +1,7 @@
-//! `dcgmi diag -j`. Its JSON has no published schema, so only what was seen is read: DCGM 4 under `DCGM Diagnostic`, a result per entity; DCGM 3 under
-//! `DCGM GPU Diagnostic`, a result per GPU or list of GPUs. A test that tells of some of the GPUs only is an error, unless it failed. *Skip* is not *Pass*. Warnings may
-//! stand before the document.
+//! Parser for `dcgmi diag -j`. The JSON has no published schema, so the parser accepts only
+//! observed formats. DCGM 4 has `DCGM Diagnostic` with a result per entity. DCGM 3 has `DCGM GPU
+//! Diagnostic` with a result per GPU or list of GPUs. A test with results for only some of the GPUs
+//! is an error, unless the test failed. *Skip* is not *Pass*. Warnings may precede the document.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::gates::parsers::{Answer, Reading, json, scan};
 const NOTES_MAX: usize = 10;
 const TESTS_MAX: usize = 256;
 
-/// From the best to the worst.
+/// Status of a result, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Status {
     Pass,
@@ -45,14 +46,14 @@ impl Status {
     }
 }
 
-/// One test, of either version.
+/// A test of either version.
 struct Test {
     name: String,
-    /// By the GPU's number; results of the node or of other entities have none.
+    /// Status by GPU number. Results of the node or of other entities have no number.
     results: Vec<(Option<u64>, Status)>,
-    /// DCGM 4 sums its results up by itself.
+    /// Summary of all results, written by DCGM 4 only.
     summary: Option<Status>,
-    /// What stands beside its results, whatever they are.
+    /// Warnings beside the results, for any status.
     warnings: Vec<String>,
     notes: Vec<String>,
 }
@@ -75,7 +76,7 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
         .flat_map(|category| category.tests)
     {
         let (mut results, mut warnings) = (Vec::new(), Vec::new());
-        // Of a test that was not run there is no summary.
+        // A test that did not run has no summary.
         let (summary, notes) = match test.test_summary {
             Some(V4Summary {
                 status,
@@ -115,14 +116,14 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
 pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading, String> {
     let report: V3 = json(document(answer.text)?)?;
     let diagnostic = report.diagnostic;
-    // dcgmi puts it beside what nvvs tells, which puts it inside.
+    // dcgmi writes the version beside the output of nvvs, and nvvs writes the version inside.
     let version = diagnostic
         .version
         .or(report.version)
         .ok_or("it tells no version")?;
     known(&version, "3.")?;
     let (mut tests, mut gpus) = (Vec::new(), BTreeSet::new());
-    // Its writer leaves nulls between tests.
+    // DCGM 3 writes nulls between tests.
     for test in diagnostic
         .test_categories
         .into_iter()
@@ -138,7 +139,7 @@ pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading
                     gpus.extend(&ids);
                     results.extend(ids.into_iter().map(|gpu| (Some(gpu), status)));
                 }
-                // What is tested before any GPU is names them only where it fails.
+                // Tests run before the GPU tests name GPUs only in a failure.
                 None => results.push((None, status)),
             }
             warnings.extend(result.warnings.iter().map(said));
@@ -167,7 +168,7 @@ struct Counts<'a> {
     warnings: usize,
 }
 
-/// The reading of the tests of either version.
+/// Builds the reading from the tests of either version.
 fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: &[Test]) -> Result<Reading, String> {
     if tests.is_empty() || tests.len() > TESTS_MAX {
         return Err(format!("it tells of {} tests", tests.len()));
@@ -203,7 +204,7 @@ fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: &[Test]) -> Result<Re
     Ok(reading)
 }
 
-/// Adds one test to the reading and the counts.
+/// Adds a test to the reading and the counts.
 fn tally_test(reading: &mut Reading, counts: &mut Counts<'_>, test: &Test) -> Result<(), String> {
     for (gpu, status) in &test.results {
         *counts.by_status.entry(*status).or_default() += 1;
@@ -212,7 +213,7 @@ fn tally_test(reading: &mut Reading, counts: &mut Counts<'_>, test: &Test) -> Re
             .extend(gpu.filter(|_| *status == Status::Fail));
     }
     let results = test.results.iter().map(|(_, status)| *status).max();
-    // A summary that is worse than every result counts as one more result.
+    // A summary worse than every result counts as an additional result.
     if let Some(summary) = test
         .summary
         .filter(|summary| results.is_none_or(|results| *summary > results))
@@ -234,7 +235,7 @@ fn tally_test(reading: &mut Reading, counts: &mut Counts<'_>, test: &Test) -> Re
             .map(|note| format!("{}: {note}", test.name)),
     );
     if matches!(worst, Status::Skip | Status::NotRun) {
-        // A skipped test says nothing of the GPUs: a package may be missing.
+        // A skipped test is no evidence about the GPUs: a package may be missing.
         reading
             .notes
             .push(format!("{}: {}", test.name, worst.as_str()));
@@ -250,7 +251,8 @@ fn tally_test(reading: &mut Reading, counts: &mut Counts<'_>, test: &Test) -> Re
     Ok(())
 }
 
-/// A test on GPUs is one on all of them, with one result each; one that failed may name only those on which it did.
+/// Checks that a GPU test has exactly a single result for each GPU. A failed test may name only the
+/// failed GPUs.
 fn covers(test: &Test, gpus: &BTreeSet<u64>) -> Result<(), String> {
     let told: Vec<u64> = test.results.iter().filter_map(|(gpu, _)| *gpu).collect();
     let distinct: BTreeSet<u64> = told.iter().copied().collect();
@@ -282,14 +284,14 @@ fn known(version: &str, major: &str) -> Result<(), String> {
     }
 }
 
-/// The document without the warnings before it.
+/// Returns the document without the warnings before it.
 fn document(text: &str) -> Result<&str, String> {
     let start = text.find('{').ok_or("there is no JSON in it")?;
     text.get(start..)
         .ok_or_else(|| "there is no JSON in it".into())
 }
 
-/// `"0,1,2"`, `"0"` or `0`.
+/// Parses `"0,1,2"`, `"0"` or `0`.
 fn numbers(ids: &Value) -> Result<Vec<u64>, String> {
     let unknown = || {
         format!(
@@ -307,7 +309,7 @@ fn numbers(ids: &Value) -> Result<Vec<u64>, String> {
     }
 }
 
-/// A warning: a text, or an object that holds it.
+/// Returns the text of a warning: a string, or an object with the string in `warning`.
 fn said(warning: &Value) -> String {
     match warning {
         Value::String(text) => scan::word(text),
@@ -359,7 +361,7 @@ struct V4Category {
 #[derive(Deserialize)]
 struct V4Test {
     name: String,
-    /// Left out where there are none.
+    /// Omitted when empty.
     #[serde(default)]
     results: Vec<V4Result>,
     test_summary: Option<V4Summary>,
@@ -379,7 +381,7 @@ struct V4Summary {
     status: String,
     #[serde(default)]
     info: Vec<Value>,
-    /// Of the test itself, and of no entity.
+    /// Warnings about the test as a whole, not about an entity.
     #[serde(default)]
     warnings: Vec<Value>,
 }
@@ -419,7 +421,7 @@ struct V3Result {
     info: Vec<Value>,
 }
 
-/// DCGM 3 writes one line of info as a text, several as a list.
+/// DCGM 3 writes a single line of info as a string, and several lines as a list.
 fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::Array(many) => many,

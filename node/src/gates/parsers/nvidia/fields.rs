@@ -1,16 +1,17 @@
-//! Where the three formats of nvidia-smi hold each metric, and how it is written there. Of several places the first that is there counts; several paths
-//! in one place are added up (ECC errors by the kind of memory).
+//! Location and format of each metric in the three output formats of nvidia-smi. Of several
+//! locations, the first present location counts. Several paths in a location are added up, such as
+//! the ECC errors by kind of memory.
 
-/// How a value is written.
+/// Format of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Word,
     Count,
-    /// With this unit.
+    /// A number with the given unit.
     In(&'static str),
     Lanes,
     Degrees,
-    /// Degrees that may be below zero.
+    /// Degrees, possibly below zero.
     Margin,
     Flag {
         off: &'static str,
@@ -33,7 +34,7 @@ const TRUE: Kind = Kind::Flag {
     on: "True",
 };
 
-/// One metric.
+/// A metric with its location in each format.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) metric: &'static str,
@@ -293,7 +294,8 @@ pub(super) const FIELDS: &[Field] = &[
         xml: &[&["fabric/clusterUuid"]],
         text: &[&["Fabric/ClusterUUID"]],
         csv: &[&["fabric.clusterUuid"]] },
-    // Where the GPU's own view of an NVLink fabric beyond its board stands: `N/A` on boards that have none.
+    // Health of an NVLink fabric beyond the GPU's board, as seen by the GPU. Boards without such a
+    // fabric print `N/A`.
     Field { metric: "gpu.fabric_health", kind: Kind::Word,
         xml: &[&["fabric/health/summary"]],
         text: &[],

@@ -1,16 +1,18 @@
-//! gpu-fryer: multiplication at the precision that was asked for, with what each GPU reached. It compares GPUs with the best of them alone, so that all
-//! may be slow, and calls GPUs healthy that computed nothing (its issue 10); so its numbers must agree with each other, and with its last word.
+//! Parser for gpu-fryer: timed multiplication at the requested precision, with the speed of each
+//! GPU. gpu-fryer compares GPUs only with the fastest GPU of the node, so a node of slow GPUs
+//! passes. gpu-fryer also calls a GPU healthy after no computation at all (issue 10 of gpu-fryer).
+//! The parser therefore checks the numbers against each other and against the final verdict.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const GPUS_MAX: usize = 256;
 
-/// What it found of one GPU.
+/// Result for a GPU.
 struct Gpu {
-    /// Gflop/s, over the whole run but its first seconds.
+    /// Gflop/s, over the whole run without the first seconds.
     speed: f64,
     slowest: f64,
-    /// °C, the highest.
+    /// Highest temperature, in °C.
     temperature: f64,
     throttled: bool,
 }
@@ -69,7 +71,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-/// Three lines for each GPU, in the order of their numbers.
+/// Parses the three lines of each GPU, in the order of the GPU numbers.
 fn results(lines: &[&str]) -> Result<Vec<Gpu>, String> {
     let starts = lines
         .iter()
@@ -92,7 +94,7 @@ fn results(lines: &[&str]) -> Result<Vec<Gpu>, String> {
         if speed <= 0.0 || fastest <= 0.0 {
             return Err(format!("GPU {index} computed nothing"));
         }
-        // The average stands there twice, once without its fraction.
+        // The line contains the average twice, once without its fraction.
         if (speed - precisely).abs() > 0.51
             || slowest > precisely + 0.01
             || precisely > fastest + 0.01

@@ -1,26 +1,30 @@
-//! One value of nvidia-smi. What a card does not have is no value; what the driver could not find out, or what is not understood, is an error: it may
-//! be the very fault that is looked for. A GPU that is gone or waits for a reset says so in the place of any value: that is told of the GPU, and the value is not.
+//! Parser for a value of nvidia-smi. A value unsupported by the card is omitted. A value that the
+//! driver could not read, or in an unknown format, is an error, because the fault under search may
+//! be the cause. For a lost GPU, or a GPU waiting for a reset, nvidia-smi prints the state in place
+//! of any value. Such a GPU is reported as unreachable, and the value is omitted.
 
 use std::collections::BTreeMap;
 
 use super::fields::{FIELDS, Field, Kind};
 use crate::gates::parsers::{Reading, scan};
 
-/// How nvidia-smi says that a card does not have something.
+/// Words of nvidia-smi for a value unsupported by the card.
 const UNAVAILABLE: [&str; 4] = [
     "N/A",
     "Not Supported",
     "Requested functionality has been deprecated",
     "Not Available",
 ];
-/// What NVML says of a GPU that it cannot ask any more (nvmlErrorString: NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED).
+/// Words of NVML for an unreachable GPU (nvmlErrorString: NVML_ERROR_GPU_IS_LOST,
+/// NVML_ERROR_RESET_REQUIRED).
 const UNREACHABLE: [&str; 2] = ["GPU is lost", "GPU requires reset"];
-/// Values of one GPU by their path or column; a path that stands there twice is [`TWICE`].
+/// Values of a GPU by path or column. A duplicate path has the value [`TWICE`].
 pub(super) type Leaves = BTreeMap<String, String>;
-/// In place of a value that two lines of one GPU claim.
+/// Placeholder for a value stated by two lines of a GPU.
 const TWICE: &str = "(two values)";
 
-/// Keeps a value; of two for one path neither is believed.
+/// Stores a value. A second value for a path replaces both with [`TWICE`], because neither is
+/// reliable.
 pub(super) fn keep(leaves: &mut Leaves, path: String, value: &str) {
     let known = leaves.contains_key(&path);
     leaves.insert(
@@ -33,10 +37,10 @@ pub(super) fn keep(leaves: &mut Leaves, path: String, value: &str) {
     );
 }
 
-/// Which of a field's paths a format uses.
+/// Selects the paths of a field in a format.
 pub(super) type Places = fn(&Field) -> &'static [&'static [&'static str]];
 
-/// Adds all that one GPU tells.
+/// Adds all values of a GPU to the reading.
 pub(super) fn add(
     reading: &mut Reading,
     entity: &str,
@@ -76,7 +80,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Lanes that could be there and are not.
+/// Adds the number of unused PCIe lanes: the maximum width minus the current width.
 fn lost_lanes(reading: &mut Reading, entity: &str) {
     let of = |metric: &str| reading.number(metric, entity);
     if let (Some(width), Some(max)) = (of("gpu.pcie_width"), of("gpu.pcie_width_max")) {
@@ -90,7 +94,7 @@ enum Leaf {
     Word(String),
 }
 
-/// CSV puts what is no value in brackets.
+/// Removes the brackets around a missing value in CSV.
 fn bare(text: &str) -> &str {
     text.strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'))
@@ -114,7 +118,7 @@ fn read(text: &str, kind: Kind) -> Result<Leaf, String> {
         Kind::In(unit) => number(scan::quantity(bare, unit), unit),
         // `16x` in the long formats, `16` in CSV.
         Kind::Lanes => number(scan::count(bare.strip_suffix('x').unwrap_or(bare)), "width"),
-        // Degrees below the limit; above it they are negative.
+        // Degrees below the limit. Above the limit, the value is negative and becomes 0.
         Kind::Margin => {
             let degrees = bare.strip_suffix(" C").unwrap_or(bare);
             match degrees.strip_prefix('-').map(scan::number) {
@@ -122,7 +126,7 @@ fn read(text: &str, kind: Kind) -> Result<Leaf, String> {
                 None => number(scan::number(degrees), "°C"),
             }
         }
-        // °C with its unit in the long formats, bare in CSV.
+        // °C, with a unit in the long formats and without a unit in CSV.
         Kind::Degrees => number(scan::number(bare.strip_suffix(" C").unwrap_or(bare)), "°C"),
         Kind::Banks => number(
             scan::count(bare.strip_suffix(" bank(s)").unwrap_or(bare)),
@@ -136,7 +140,7 @@ fn read(text: &str, kind: Kind) -> Result<Leaf, String> {
     }
 }
 
-/// Words that stand for a failure of the driver to answer.
+/// Returns whether a text reports the driver's failure to read a value.
 fn trouble(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     [

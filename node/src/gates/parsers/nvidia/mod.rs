@@ -1,12 +1,12 @@
 //! NVIDIA's tools.
 
 pub(super) mod dcgm; // `dcgmi diag -j`, versions 4 and 3
-mod fields; // Where nvidia-smi's three formats hold each metric
-pub(super) mod gpu_burn; // Multiplication that is checked
-pub(super) mod gpu_fryer; // Multiplication that is timed
-mod leaf; // One value of nvidia-smi, or why there is none
+mod fields; // Location of each metric in nvidia-smi's three formats
+pub(super) mod gpu_burn; // Multiplication with checked results
+pub(super) mod gpu_fryer; // Multiplication with measured speed
+mod leaf; // A value of nvidia-smi, or the reason for its absence
 pub(super) mod nccl; // Tables of nccl-tests
-pub(super) mod nccl_json; // Their file
+pub(super) mod nccl_json; // JSON file of nccl-tests
 pub(super) mod nvbandwidth; // Copies between host and GPUs
 pub(super) mod nvlink; // `nvidia-smi nvlink -s`
 pub(super) mod proftester; // DCGM's load generator

@@ -1,5 +1,7 @@
-//! Tables of nccl-tests (`all_reduce_perf` and its sisters): a row per message size, out of place and in place. The first lines say which sizes will be
-//! tried; a table with fewer rows is an error. With `-c 0` nothing is checked, and what was not checked is no measurement.
+//! Parser for the tables of nccl-tests (`all_reduce_perf` and the other tests): a row per message
+//! size, out of place and in place. The first lines announce the sizes, and a table with fewer rows
+//! is an error. With `-c 0`, nccl-tests does not check the results. The parser rejects unchecked
+//! results.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
@@ -7,11 +9,12 @@ const COLUMNS: &str = "size count type redop root time algbw busbw #wrong time a
 const UNITS: &str = "(B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)";
 const ROWS_MAX: usize = 10_000;
 
-/// What both formats come to.
+/// The run, as read from either format.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     pub(super) ranks: usize,
-    /// Size in bytes, bus bandwidth in place in GB/s, wrong values of both halves; in the order of the sizes.
+    /// Size in bytes, in-place bus bandwidth in GB/s, and wrong values of both halves, in order of
+    /// the sizes.
     pub(super) rows: Vec<(f64, f64, f64)>,
     pub(super) out_of_bounds: f64,
     pub(super) average: f64,
@@ -49,21 +52,21 @@ impl Run {
     }
 }
 
-/// A table while it is read.
+/// State while reading a table.
 #[derive(Default)]
 struct Table {
     run: Run,
     expected: Option<Sizes>,
     library: Option<String>,
-    /// The columns were seen.
+    /// The column names were read.
     columns: bool,
-    /// The units below the columns were seen.
+    /// The units below the column names were read.
     units: bool,
     out_of_bounds: Option<Outcome>,
     average: Option<Outcome>,
 }
 
-/// A number of the summary, with the tool's own verdict on it.
+/// A number of the summary, with the tool's own verdict.
 #[derive(Clone, Copy)]
 struct Outcome {
     value: f64,
@@ -104,7 +107,7 @@ impl Table {
         Some(())
     }
 
-    /// Reads a line behind its `#`; `None` for a known line in an unknown form.
+    /// Reads a line after its `#`. Returns `None` for a known line in an unknown form.
     fn read_comment(&mut self, comment: &str) -> Option<()> {
         let words = comment.split_whitespace().collect::<Vec<_>>().join(" ");
         if comment.starts_with("nThread ") {
@@ -132,7 +135,7 @@ impl Table {
         Some(())
     }
 
-    /// Checks that the table is whole, and that its summary goes with the exit status.
+    /// Checks that the table is complete, and that the summary agrees with the exit status.
     fn into_run(self, exit: i32) -> Result<Run, String> {
         let expected = self
             .expected
@@ -161,7 +164,7 @@ impl Table {
     }
 }
 
-/// `33554432 8388608 float sum -1 344.8 97.32 170.31 0 349.5 95.99 167.99 0`
+/// Parses `33554432 8388608 float sum -1 344.8 97.32 170.31 0 349.5 95.99 167.99 0`.
 fn row(line: &str) -> Option<(f64, f64, f64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [
@@ -197,7 +200,8 @@ fn row(line: &str) -> Option<(f64, f64, f64)> {
     ))
 }
 
-/// `Out of bounds values : 0 OK`, `Avg bus bandwidth : 210.99`: a number, and the tool's verdict on it.
+/// Parses `Out of bounds values : 0 OK` or `Avg bus bandwidth : 210.99`: a number, and the tool's
+/// verdict on the number.
 fn outcome(comment: &str) -> Option<Outcome> {
     let (_, rest) = comment.split_once(':')?;
     let mut words = rest.split_whitespace();
@@ -211,7 +215,7 @@ fn outcome(comment: &str) -> Option<Outcome> {
     Some(Outcome { value, ok })
 }
 
-/// `… minBytes 33554432 maxBytes 1073741824 step: 2(factor) …`
+/// The message sizes of `… minBytes 33554432 maxBytes 1073741824 step: 2(factor) …`.
 #[derive(Clone, Copy)]
 struct Sizes {
     min: f64,
@@ -242,7 +246,7 @@ impl Sizes {
         })
     }
 
-    /// How many sizes there are from the least to the greatest.
+    /// Returns the number of sizes from the smallest to the largest.
     fn count(self) -> Option<usize> {
         let Self {
             min,
@@ -260,7 +264,7 @@ impl Sizes {
             true => (max / min).log(step),
             false => (max - min) / step,
         };
-        // Rounding must not lose a size that is met exactly.
+        // Rounding must not lose a size reached exactly.
         let count = (count + 1e-9).floor() + 1.0;
         (count <= ROWS_MAX as f64).then_some(count as usize)
     }

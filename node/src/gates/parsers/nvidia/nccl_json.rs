@@ -1,5 +1,5 @@
-//! The file that nccl-tests writes with `-J`, versions 2 and 3 of it. Flags are texts, a value that is not a number is the text `nan`, and what was not
-//! checked is `null`.
+//! Parser for the file written by nccl-tests with `-J`, versions 2 and 3 of the format. Flags are
+//! strings, NaN is the string `nan`, and an unchecked value is `null`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,7 +23,7 @@ struct Report {
 
 #[derive(Deserialize)]
 struct Config {
-    /// Version 2 lists them here.
+    /// Version 2 lists the devices here.
     #[serde(default)]
     devices: Vec<Device>,
     validation: u32,
@@ -127,7 +127,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-/// `"true"` and `"false"`, or what they stand for.
+/// Parses a boolean, or the string `"true"` or `"false"`.
 fn flag(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(flag) => Some(*flag),

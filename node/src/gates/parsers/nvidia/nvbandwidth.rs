@@ -1,5 +1,6 @@
-//! `nvbandwidth -j`. Cells of its matrices are texts, `"N/A"` where a GPU would copy to itself; *Waived* tests did not run and have no numbers. A GPU's
-//! value is that of its slowest cell: the column where rows are the host, the row where both are GPUs.
+//! Parser for `nvbandwidth -j`. Matrix cells are strings, with `"N/A"` for a copy from a GPU to
+//! itself. *Waived* tests did not run and have no numbers. The value of a GPU is the slowest cell
+//! of its column, or of its row in a matrix of GPUs by GPUs.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use crate::gates::parsers::{Answer, Reading, json, scan};
 
 const GPUS_MAX: usize = 256;
 
-/// A test, its metric, what its description must say it measured in, and whether it copies between GPUs.
+/// Test, metric, unit required in the test's description, and whether the test copies between GPUs.
 const TESTS: [(&str, &str, &str, bool); 9] = [
     (
         "host_to_device_memcpy_ce",
@@ -92,7 +93,7 @@ struct Case {
 }
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
-    // A warning may stand before the document.
+    // A warning may precede the document.
     let start = answer.text.find('{').ok_or("there is no JSON in it")?;
     let report: Report = json(answer.text.get(start..).unwrap_or_default())?;
     let body = report.nvbandwidth;
@@ -152,7 +153,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-/// One test's matrix, of every test that passed: what nobody asks for must be readable too.
+/// Parses the matrix of a passed test. A matrix of a test without a metric must be readable, too.
 fn measure(case: &Case, reading: &mut Reading) -> Result<(), String> {
     let name = scan::word(&case.name);
     let matrix = case
@@ -179,7 +180,7 @@ fn measure(case: &Case, reading: &mut Reading) -> Result<(), String> {
             let itself = between && row == column;
             let value = match scan::number(cell) {
                 Some(value) if !itself => value,
-                // Also outside of the tests known here only the diagonal has no number.
+                // In an unknown test, also, only the diagonal may lack a number.
                 None if cell == "N/A" && (itself || (known.is_none() && row == column)) => continue,
                 _ => return Err(format!("{name}: {:?} is no value", scan::word(cell))),
             };

@@ -1,4 +1,5 @@
-//! `nvidia-smi nvlink -s`. Without one active link it says so in one line, which is no answer about links: what is missing then is the fabric.
+//! Parser for `nvidia-smi nvlink -s`. Without an active link, nvidia-smi prints only a short
+//! message. The parser rejects the message, because the cause is a missing fabric and not a link.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 

@@ -1,12 +1,13 @@
-//! dcgmproftester with `--no-dcgm-validation`, DCGM 3 and 4: each worker tells every second what its GPU reaches. Field 1004 (tensor cores) tells a
-//! speed; some fields do not any more (DCGM issue 239), and a line without one is no answer.
+//! Parser for dcgmproftester with `--no-dcgm-validation`, DCGM 3 and 4. Each worker prints the
+//! speed of its GPU every second. Field 1004 (tensor cores) has a speed. Some other fields no
+//! longer print a speed (DCGM issue 239), and a line without a speed is an error.
 
 use std::collections::BTreeMap;
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const GPUS_MAX: usize = 256;
-/// An hour of lines of one GPU.
+/// An hour of lines for a GPU.
 const LINES_MAX: usize = 3600;
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
@@ -28,7 +29,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         let (gpu, said) = worker(rest).ok_or_else(unknown)?;
         let (speeds, initialised) = gpus.entry(gpu).or_default();
         if said.starts_with("Message: ") {
-            // Told once its context was made, with the card it is on.
+            // Printed when the CUDA context exists, with the PCI address of the card.
             if !said.starts_with("Message: Bus ID ") || std::mem::replace(initialised, true) {
                 return Err(unknown());
             }
@@ -69,8 +70,8 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-/// `0:0[1004]: TensorEngineActive: …`, `0:0 [1004]: …`: the GPU, and what is said of it. Several workers on one GPU are its MIG instances, which gates do
-/// not know.
+/// Parses `0:0[1004]: TensorEngineActive: …` or `0:0 [1004]: …` into the GPU and the message.
+/// Several workers on a GPU are MIG instances, which gates do not support.
 fn worker(rest: &str) -> Option<(u32, &str)> {
     let (who, said) = rest.split_once("]: ")?;
     let (who, field) = who.split_once('[')?;
@@ -82,7 +83,7 @@ fn worker(rest: &str) -> Option<(u32, &str)> {
         .map(|gpu| (gpu, said))
 }
 
-/// `250362.2`, `1.78e+05`
+/// Parses `250362.2` or `1.78e+05`.
 fn speed_of(text: &str) -> Option<f64> {
     let Some((digits, power)) = text.split_once("e+") else {
         return scan::number(text);

@@ -1,5 +1,6 @@
-//! `nvidia-smi --query-gpu=pci.bus_id,… --format=csv`: the header names the columns, some with a unit. `noheader` leaves nothing to tell them apart by,
-//! and is refused; `nounits` is not, since the header still says the unit.
+//! Parser for `nvidia-smi --query-gpu=pci.bus_id,… --format=csv`. The header names the columns,
+//! some with a unit. `noheader` is rejected, because columns without names are ambiguous. `nounits`
+//! is accepted, because the header still contains the units.
 
 use super::leaf::{self, Leaves, keep};
 use crate::gates::parsers::{Answer, Reading, scan};
@@ -69,7 +70,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-/// `memory.total [MiB]`: a name, and the unit of the values that say none.
+/// Parses `memory.total [MiB]`: a name, and the unit for values without a unit.
 fn columns(header: &str) -> Result<Vec<(&str, Option<&str>)>, String> {
     let columns: Vec<(&str, Option<&str>)> = header
         .split(',')

@@ -1,4 +1,5 @@
-//! `nvidia-smi -q`: `Key : Value` lines, whose indentation by four spaces says what they belong to. A key may have a value and lines below it.
+//! Parser for `nvidia-smi -q`: `Key : Value` lines, nested by an indentation of four spaces. A key
+//! may have both a value and nested lines.
 
 use super::leaf::{self, Leaves, keep};
 use crate::gates::parsers::{Answer, Reading, scan};
@@ -95,7 +96,8 @@ fn read<'a>(lines: impl Iterator<Item = &'a str>) -> Result<(Leaves, Vec<Gpu>), 
             }
             continue;
         };
-        // Below a GPU everything is indented once; what stands at its level again is nothing of it.
+        // All lines of a GPU are indented at least once. A line at the GPU's own level belongs to
+        // no GPU.
         let Some(below) = path.get(1..).filter(|below| !below.is_empty()) else {
             return Err(format!(
                 "{:?} is neither a GPU nor of one",

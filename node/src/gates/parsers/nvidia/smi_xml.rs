@@ -1,6 +1,8 @@
-//! `nvidia-smi -q -x` by the document types nvsmi_device_v12 (driver 535) and v13 (570 and newer). The document says how many GPUs are attached; a file
-//! that holds fewer is an error. Nothing is expanded: a document type of its own, or an entity other than XML's five, is refused. Names of processes are
-//! their users' own words, which nvidia-smi writes down as they are: they are cut out before anything is read, and none of them can tell anything.
+//! Parser for `nvidia-smi -q -x` with the document types nvsmi_device_v12 (driver 535) and v13 (570
+//! and newer). The document states the number of attached GPUs, and fewer GPUs in the document are
+//! an error. Entities are not expanded: another document type, or an entity beyond the five of XML,
+//! is rejected. Users choose the names of processes, and nvidia-smi writes the names without
+//! escaping. All names are removed before parsing, so a name cannot forge a value.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -13,10 +15,10 @@ const DOCUMENT_TYPES: [&str; 2] = [
     "nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\"",
     "nvidia_smi_log SYSTEM \"nvsmi_device_v13.dtd\"",
 ];
-/// Deeper than any document of the tool.
+/// Deeper than any document of nvidia-smi.
 const DEPTH_MAX: usize = 16;
 const GPUS_MAX: usize = 256;
-/// Below a GPU.
+/// Lists below a GPU.
 const LISTS: [&str; 4] = [
     "processes",
     "accounted_processes",
@@ -30,7 +32,7 @@ const NAME_ENDS: &str = "</process_name>";
 struct Document {
     known_type: bool,
     finished: bool,
-    /// What stands above the GPUs.
+    /// Values beside the GPUs, at the top level.
     head: Leaves,
     gpus: Vec<Gpu>,
 }
@@ -40,7 +42,8 @@ struct Gpu {
     address: String,
     leaves: Leaves,
     processes: u32,
-    /// `<processes>` is there; only then is none a number.
+    /// `<processes>` is present. Without the element, the number of processes is unknown instead of
+    /// 0.
     lists_processes: bool,
 }
 
@@ -94,8 +97,9 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-/// The document with empty names of processes. One that holds the end of its own element is cut with it; one that has another begin behind that leaves what
-/// stands between the two, for [`open`] to refuse or to be a process more.
+/// Returns the document with empty process names. A name containing its own end tag is removed up
+/// to the last end tag. A name that also contains another begin tag leaves the text between the
+/// tags. [`open`] rejects such text or counts another process.
 fn without_names(text: &str) -> String {
     let mut pieces = text.split(NAME_BEGINS);
     let mut kept = pieces.next().unwrap_or_default().to_owned();
@@ -141,7 +145,7 @@ fn read(text: &str) -> Result<Document, String> {
                 return Err("something stands beside its root".into());
             }
             Event::Text(text) => held.push_str(&text),
-            // What each stands for is not looked at.
+            // The character of the entity is irrelevant, so `&` replaces all five.
             Event::GeneralRef(name) if ["amp", "lt", "gt", "quot", "apos"].contains(&&*name) => {
                 held.push('&')
             }
@@ -149,7 +153,8 @@ fn read(text: &str) -> Result<Document, String> {
                 return Err(format!("entity {:?} is not expanded", scan::word(&name)));
             }
             Event::Decl(_) if path.is_empty() => {}
-            // Two processes could hide all that stands between their names in one of these.
+            // Two process names could begin and end such a construct, and hide everything between
+            // the names.
             Event::Decl(_) | Event::Comment(_) | Event::CData(_) | Event::PI(_) => {
                 return Err("it holds what nvidia-smi does not write".into());
             }
@@ -175,7 +180,8 @@ fn open(
     if path.len() >= DEPTH_MAX {
         return Err("it is nested too deep".into());
     }
-    // A GPU has its id, nothing else has any: in the value of another one, too, all could be hidden that stands between two names.
+    // Only a GPU has an attribute, its id. In any other attribute, two process names could hide
+    // everything between the names.
     let attributes: Vec<_> = tag.attributes().with_checks(false).take(2).collect();
     if path.len() == 1 && name == "gpu" {
         let [Ok(id)] = attributes.as_slice() else {
@@ -201,7 +207,8 @@ fn open(
     }
     if let Some(gpu) = within_gpu(document, path) {
         match (path.len(), name.as_str()) {
-            // A name that left the list must come back to it: what it said in between is nobody's.
+            // A process name which closes the list must open the list again. A second list thus
+            // reveals elements forged by a name.
             (2, "processes") if gpu.lists_processes => {
                 return Err(format!("GPU {} lists its processes twice", gpu.address));
             }
@@ -214,12 +221,12 @@ fn open(
     Ok(())
 }
 
-/// Ends the innermost element, whose text is a value when it is one that may be asked for.
+/// Ends the innermost element, and stores its text as a value unless the element belongs to a list.
 fn close(document: &mut Document, path: &mut Vec<String>, held: &str) -> Result<(), String> {
     match path.as_slice() {
         [_] => document.finished = true,
         [_, name] if name != "gpu" => keep(&mut document.head, name.clone(), held),
-        // Lists of processes and clocks repeat their elements; nobody asks for them.
+        // Lists of processes and clocks repeat their elements, and no metric uses the elements.
         [_, gpu, list, ..] if gpu == "gpu" && LISTS.contains(&list.as_str()) => {}
         [_, gpu, rest @ ..] if gpu == "gpu" && !rest.is_empty() => {
             let joined = rest.join("/");
@@ -234,7 +241,7 @@ fn close(document: &mut Document, path: &mut Vec<String>, held: &str) -> Result<
         .ok_or_else(|| "it closes what was never opened".to_owned())
 }
 
-/// The GPU that the path leads through.
+/// Returns the GPU containing the path.
 fn within_gpu<'a>(document: &'a mut Document, path: &[String]) -> Option<&'a mut Gpu> {
     path.get(1)
         .filter(|name| *name == "gpu")

@@ -1,22 +1,23 @@
-//! `nvidia-smi topo -m`: how each GPU reaches every other and every NIC. The matrix must be whole: a row for every column, the same from both ends,
-//! with columns behind it that are known, and its legend.
+//! Parser for `nvidia-smi topo -m`: the path from each GPU to every other GPU and every NIC. The
+//! matrix must be complete: a row for every column, the same path from both ends, known columns
+//! after the matrix, and the legend.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
-/// GPUs and NICs of the largest boards, several times over.
+/// Several times the GPUs and NICs of the largest boards.
 const DEVICES_MAX: usize = 256;
-/// What follows the matrix, as older and newer ones have it.
+/// Columns after the matrix, in older and newer versions.
 const TAILS: [&[&str]; 3] = [
     &["CPU Affinity"],
     &["CPU Affinity", "NUMA Affinity"],
     &["CPU Affinity", "NUMA Affinity", "GPU NUMA ID"],
 ];
 
-/// How two devices reach each other.
+/// Path between two devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Path {
     Itself,
-    /// Over so many NVLinks.
+    /// Over the given number of NVLinks.
     NvLink(f64),
     /// Behind the same PCIe switches: `PIX`, `PXB`.
     Switch,
@@ -94,7 +95,7 @@ fn read(names: &[String], rows: &[Vec<Path>]) -> Result<Reading, String> {
     Ok(reading)
 }
 
-/// Without the underlining of its first line, which it writes into files too.
+/// Removes the underlining of the first line. nvidia-smi writes the escape codes into files, too.
 fn plain(text: &str) -> String {
     let mut pieces = text.split("\u{1b}[");
     let mut plain = pieces.next().unwrap_or_default().to_owned();
@@ -108,7 +109,7 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// `\tGPU0\tGPU1\tNIC0\tCPU Affinity\t…`: the devices, GPUs first, each numbered from 0.
+/// Parses `\tGPU0\tGPU1\tNIC0\tCPU Affinity\t…`: the devices, GPUs first, each numbered from 0.
 fn heads(line: &str) -> Result<Vec<String>, String> {
     let unknown = || format!("{:?} are not the columns of a topology", scan::word(line));
     let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
@@ -135,7 +136,7 @@ fn heads(line: &str) -> Result<Vec<String>, String> {
         })
     };
     let known = first.is_empty() && TAILS.contains(&tail) && devices.len() <= DEVICES_MAX;
-    // NICs are numbered, or called by their names by older ones.
+    // NICs have numbers, or device names in older versions.
     let nics = &devices[gpus..];
     if !known
         || !numbered("GPU", &devices[..gpus])
@@ -171,7 +172,8 @@ fn path(cell: &str) -> Option<Path> {
     }
 }
 
-/// What stands below the matrix: without it the answer was cut. NICs that are numbered are named there.
+/// Checks the legend below the matrix. An output without the legend was truncated. The legend names
+/// each numbered NIC.
 fn legend(rest: &[&str], names: &[String]) -> Result<(), String> {
     if rest.first().map(|line| line.trim()) != Some("Legend:") {
         return Err("there is no legend below its rows".into());

@@ -1,5 +1,6 @@
-//! `mdadm --detail`, metadata 0.90 and 1, and arrays in a container of a controller's own metadata: one or several. Its counts, its state and its list of
-//! devices must agree.
+//! Parser for `mdadm --detail` of an array or several arrays: metadata 0.90 and 1, and arrays in a
+//! container with a controller's own metadata. The counts, the state and the list of devices must
+//! agree.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,8 @@ use super::{Array, PLAIN, REDUNDANT, told};
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const ARRAYS_MAX: usize = 512;
-/// Words of `State` that say nothing bad, that say that it works on itself, and that say that it does not run.
+/// Words of `State` for a healthy array. `BUSY` lists the words for a rebuild or similar work, and
+/// `DOWN` the words for a stopped array.
 const WELL: [&str; 6] = [
     "clean",
     "active",
@@ -24,7 +26,7 @@ const BUSY: [&str; 4] = [
 ];
 const DOWN: [&str; 4] = ["inactive", "Not Started", "FAILED", "broken"];
 
-/// What is said of one array: its fields, and the rows of its devices.
+/// The output for an array: the fields, and the rows of the device list.
 #[derive(Default)]
 struct Block<'a> {
     name: String,
@@ -94,7 +96,7 @@ impl Block<'_> {
         Ok(count as usize)
     }
 
-    /// Rows of the device list that contain a word.
+    /// Returns the number of rows in the device list containing a word.
     fn rows_with(&self, word: &str) -> usize {
         self.rows.iter().filter(|row| row.contains(word)).count()
     }
@@ -115,7 +117,7 @@ fn read_array(block: &Block<'_>) -> Result<Array, String> {
         return Err(format!("{name}: state {strange:?} is not known"));
     }
     if words.iter().any(|word| DOWN.contains(word)) {
-        // mdadm prints fewer counts for an inactive array, and its devices are not in their slots.
+        // For an inactive array, mdadm prints fewer counts, and the devices are not in their slots.
         let devices = block
             .count("Raid Devices")
             .or_else(|_| block.count("Total Devices"))?;
@@ -156,7 +158,8 @@ fn read_array(block: &Block<'_>) -> Result<Array, String> {
     })
 }
 
-/// An array in a container has `/dev/md/imsm0, member 0` instead of a version (mdadm's Detail.c).
+/// Checks the metadata version. An array in a container has `/dev/md/imsm0, member 0` instead of a
+/// version (mdadm's Detail.c).
 fn check_metadata(block: &Block<'_>) -> Result<(), String> {
     let (metadata, known) = match block.fields.get("Container") {
         Some(container) => (*container, container.contains(", member ")),

@@ -1,14 +1,16 @@
-//! `/proc/mdstat` (drivers/md/md.c, md_seq_show). Its first and its last line must be there: what lies between is every array, and the containers of arrays
-//! whose metadata is a controller's own: they never run.
+//! Parser for `/proc/mdstat` (drivers/md/md.c, md_seq_show). The first and the last line must be
+//! present, because all arrays are listed between them. The list also contains containers of arrays
+//! with a controller's own metadata. Such containers are always inactive.
 
 use super::{Array, PLAIN, REDUNDANT, told};
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const ARRAYS_MAX: usize = 512;
-/// What a container has for metadata (mdadm(8), container). That of an array in one begins with where it lies: `external:/md127/0`.
+/// Metadata of a container (mdadm(8), container). The metadata of an array inside a container
+/// begins with the container's path: `external:/md127/0`.
 const CONTAINERS: [&str; 2] = ["external:imsm", "external:ddf"];
 
-/// An array as its lines are read.
+/// State while reading the lines of an array.
 struct Found {
     array: Array,
     /// `[3/2]` and `[U_U]`.
@@ -56,7 +58,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     arrays.map(settled).collect::<Result<_, _>>().map(told)
 }
 
-/// `md0 : active raid1 loop1[1](F) loop0[0]`, `md127 : inactive sda[0](S)`
+/// Parses `md0 : active raid1 loop1[1](F) loop0[0]`, or `md127 : inactive sda[0](S)`.
 fn head(line: &str) -> Option<Found> {
     let (name, rest) = line.split_once(" : ")?;
     let mut words = rest.split_whitespace().peekable();
@@ -85,7 +87,7 @@ fn head(line: &str) -> Option<Found> {
         scan::count(slot)?;
         match flags {
             "" | "(W)" | "(R)" | "(J)" => devices += 1,
-            // A spare of an array that does not run is one of its members.
+            // In an inactive array, the kernel marks every member as a spare.
             "(S)" => devices += usize::from(inactive),
             "(F)" => failed += 1,
             _ => return None,
@@ -109,7 +111,8 @@ fn head(line: &str) -> Option<Found> {
     })
 }
 
-/// `10176 blocks super 1.2 [2/1] [U_]`, `[==>…]  recovery = 12.6% …`, `bitmap: 0/1 pages …`
+/// Parses `10176 blocks super 1.2 [2/1] [U_]`, `[==>…]  recovery = 12.6% …`, or `bitmap: 0/1 pages
+/// …`.
 fn detail(found: &mut Found, line: &str) -> Option<()> {
     let working = [
         "recovery =",
@@ -148,7 +151,8 @@ fn detail(found: &mut Found, line: &str) -> Option<()> {
     Some(())
 }
 
-/// Both of its counts must agree, and a level that has none must tell none.
+/// Checks that both counts of a redundant array agree, and that an array of another level has no
+/// counts.
 fn settled(found: Found) -> Result<Array, String> {
     let Found {
         mut array,
@@ -171,7 +175,7 @@ fn settled(found: Found) -> Result<Array, String> {
             }
             (array.devices, array.missing) = (wanted, Some(wanted - working));
         }
-        // One that runs has all of its devices.
+        // A running array without redundancy has all of its devices.
         (false, None, None) if !array.inactive && array.devices > 0 => array.missing = Some(0),
         (false, None, None) if array.inactive => {}
         _ => {

@@ -1,25 +1,27 @@
-//! Software RAID: what the kernel says of all arrays, and what mdadm says of some. Both give the same metrics.
+//! Software RAID: all arrays as reported by the kernel, and selected arrays as reported by mdadm.
+//! Both parsers produce the same metrics.
 
 pub(super) mod mdadm; // `mdadm --detail`
 pub(super) mod mdstat; // /proc/mdstat
 
 use super::Reading;
 
-/// What is known of an array.
+/// State of an array.
 struct Array {
     /// `md0`
     name: String,
     level: Option<String>,
-    /// It does not run.
+    /// The array does not run.
     inactive: bool,
-    /// That it should have; with those that are missing, where that is told.
+    /// Number of devices in the complete array. For an inactive array, the number of listed
+    /// devices.
     devices: usize,
     missing: Option<usize>,
     failed: usize,
     rebuilding: bool,
 }
 
-/// Levels that go on without one of their devices.
+/// Levels with redundancy, which keep running without a device.
 const REDUNDANT: [&str; 5] = ["raid1", "raid4", "raid5", "raid6", "raid10"];
 const PLAIN: [&str; 2] = ["linear", "raid0"];
 

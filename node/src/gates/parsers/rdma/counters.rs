@@ -1,11 +1,12 @@
-//! What went wrong on each RDMA port, as the kernel counts it. Other than `perfquery` it asks every port, of RoCE as well. A port without the folder
-//! `counters` (Soft-RoCE) counts none of this; where no port has it, nothing is known.
+//! Errors of each RDMA port, as counted by the kernel. Reads every port, including RoCE ports,
+//! unlike `perfquery`. A port without the folder `counters` (Soft-RoCE) has no error counts. If all
+//! ports lack the folder, the measurement fails.
 
 use crate::gates::Bench;
 use crate::gates::parsers::rdma::ports::{self, Port};
 use crate::gates::parsers::{Reading, scan};
 
-/// The file, its metric, and the value at which it stands still (InfiniBand specification, 16.1.3.5).
+/// File, metric, and the value where the counter saturates (InfiniBand specification, 16.1.3.5).
 const COUNTERS: [(&str, &str, f64); 5] = [
     ("symbol_error", "ib.symbol_errors", 65_535.0),
     ("link_error_recovery", "ib.link_recoveries", 255.0),
@@ -17,7 +18,7 @@ const COUNTERS: [(&str, &str, f64); 5] = [
         15.0,
     ),
 ];
-/// Retries that were spent because the other end was not ready to receive; mlx5 tells it.
+/// Exhausted retries, because the peer was not ready to receive. Reported by mlx5.
 const RETRIES: &str = "hw_counters/rnr_nak_retry_err";
 
 pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {

@@ -1,5 +1,7 @@
-//! `ibstat`. Without an adapter it prints nothing and ends with 0; that is no answer. An adapter says how many ports it has, and each must be told of.
-//! The rails of a node are ports of one link layer: a port of another kind stands in for none of them, however fast it is.
+//! Parser for `ibstat`. Without an adapter, ibstat prints no text and exits with 0, and the parser
+//! rejects the empty output. Each adapter states its number of ports, and every port must be
+//! listed. The rails of a node are ports of the same link layer. A port of another layer cannot
+//! replace a rail at any speed.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +69,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             reading.add_word("ib.physical_state", &entity, physical);
             reading.add_of("ib.rate", &entity, rate);
             reading.add_word("ib.link_layer", &entity, layer);
-            // Software adapters have neither; then nothing is said of them.
+            // Software adapters have neither value, so the samples are omitted.
             for (metric, text) in [
                 ("ib.adapter_type", &adapter.kind),
                 ("ib.firmware", &adapter.firmware),
@@ -96,11 +98,12 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-/// Active ports by link layer, each with its rate.
+/// Active ports with their rates, by link layer.
 type Layers<'a> = BTreeMap<&'a str, Vec<(f64, String)>>;
 
-/// The fastest port, the second fastest, and so on, each of the link layer whose port at that place is the fastest: so the slowest of the first so many is
-/// what so many ports of one layer reach, whichever it is. Of equals, the layer that has more of them.
+/// Returns a port for each place: the n-th fastest port of the layer where the n-th port is
+/// fastest. The slowest of the first n ports is therefore the best rate reached by n ports of a
+/// single layer. Between equal rates, the layer with more ports wins.
 fn fastest(mut layers: Layers<'_>) -> Vec<(f64, String)> {
     layers
         .values_mut()
@@ -177,19 +180,19 @@ fn read(text: &str) -> Result<Vec<Adapter>, String> {
     Ok(adapters)
 }
 
-/// Keeps the first value; a second one is a contradiction.
+/// Stores the first value. A second value is a contradiction and returns `None`.
 fn once<T>(kept: &mut Option<T>, value: T) -> Option<()> {
     kept.replace(value).is_none().then_some(())
 }
 
-/// Logical states (InfiniBand specification, 14.2.5.6), in the words of ibstat.c.
+/// Returns a known logical state (InfiniBand specification, 14.2.5.6), in the words of ibstat.c.
 fn state(word: &str) -> Option<String> {
     ["???", "Down", "Initializing", "Armed", "Active"]
         .contains(&word)
         .then(|| word.to_owned())
 }
 
-/// Physical states, in the same words.
+/// Returns a known physical state, in the words of ibstat.c.
 fn physical(word: &str) -> Option<String> {
     let known = [
         "???",

@@ -1,11 +1,13 @@
-//! `perfquery` and `perfquery -x`. Counters run since they were cleared: a healthy port that was ever plugged shows a link that went down, so gates hold
-//! against a difference or a generous bound. A short counter that stands at its end no longer counts, and is an error.
+//! Parser for `perfquery` and `perfquery -x`. Counters accumulate until cleared, and a healthy port
+//! counts a link-down after every replug. Gates therefore limit a difference, or use a generous
+//! bound. A saturated short counter no longer counts, and is an error.
 
 use std::collections::BTreeMap;
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
-/// The counter, its metric, and the value at which it stands still in the short form (InfiniBand specification, 16.1.3.5).
+/// Counter, metric, and the value where the short counter saturates (InfiniBand specification,
+/// 16.1.3.5).
 const COUNTERS: [(&str, &str, f64); 13] = [
     ("SymbolErrorCounter", "ib.symbol_errors", 65_535.0),
     ("LinkErrorRecoveryCounter", "ib.link_recoveries", 255.0),
@@ -69,7 +71,8 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     }
 }
 
-/// `Port extended counters: Lid 2052 port 1 (CapMask: …)`, `Port counters: Lid 6 port 1`: the port, and whether its counters are wide.
+/// Parses `Port extended counters: Lid 2052 port 1 (CapMask: …)` or `Port counters: Lid 6 port 1`:
+/// the port, and whether the counters are wide.
 fn head(header: &str) -> Option<(String, bool)> {
     let (kind, rest) = header.split_once(": Lid ")?;
     let wide = match kind {
@@ -86,7 +89,7 @@ fn head(header: &str) -> Option<(String, bool)> {
     Some((format!("{lid}/{port}"), wide))
 }
 
-/// Ends one port: all counters must have been told.
+/// Ends a port. Fails unless all counters were present.
 fn settle(
     reading: &mut Reading,
     port: Option<(String, bool)>,

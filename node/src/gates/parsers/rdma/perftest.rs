@@ -1,12 +1,15 @@
-//! `ib_write_bw`, `ib_write_lat` and their sisters, as printed. Bandwidth must be asked for in Gb/s (`--report_gbits`): the other unit is called MB/s and
-//! means 2^20 bytes. With `-D` the peak is 0.00, which was not measured; the average is what counts. A tool that cannot tell how fast its CPU's counter
-//! runs says so beside, prints 0 for every rate and ends well: that is no answer either.
+//! Parser for the printed output of `ib_write_bw`, `ib_write_lat` and the other tests. Bandwidth
+//! must be requested in Gb/s (`--report_gbits`), because the default unit MB/s means 2^20 bytes.
+//! With `-D`, the peak is 0.00 and was not measured, so only the average is read. If perftest
+//! cannot measure the frequency of the CPU's counter, perftest reports the problem on stderr,
+//! prints 0 for every rate and exits with 0. The parser rejects such an output.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const BANDWIDTH: &str = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]";
 const LATENCY: &str = "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]";
-/// Of perftest's get_clock.c, where times do not grow with the counter's cycles, as on a CPU that is shared.
+/// Message of perftest's get_clock.c, printed if times do not grow with the counter's cycles, as on
+/// a shared CPU.
 const NO_CLOCK: &str = "Correlation coefficient r^2";
 const ROWS_MAX: usize = 64;
 
@@ -31,7 +34,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     let mut rows = 0;
     let mut ended = false;
     for line in lines {
-        // A rule ends the table.
+        // A dashed rule ends the table.
         if line.starts_with("-----") {
             ended = true;
             break;
@@ -49,7 +52,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     }
 }
 
-/// Reads the row of one message size.
+/// Reads the row of a message size.
 fn read_row(reading: &mut Reading, header: &str, line: &str) -> Result<(), String> {
     let unknown = || format!("{:?} is not understood", scan::word(line));
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,10 +1,12 @@
-//! The file of perftest's `--out_json`. It does not say its unit, so that is found out: messages a second times their size must be the bandwidth, in Gb/s.
+//! Parser for the file of perftest's `--out_json`. The file does not state its unit, so the parser
+//! checks the unit. The message rate times the message size must equal the bandwidth in Gb/s.
 
 use serde::Deserialize;
 
 use crate::gates::parsers::{Answer, Reading, json, scan};
 
-/// Of the bandwidth by the rate of messages; the other unit is two orders away.
+/// Relative difference allowed between the stated bandwidth and the bandwidth computed from the
+/// message rate. With the other unit, the values differ by two orders of magnitude.
 const TOLERANCE: f64 = 0.05;
 
 #[derive(Deserialize)]
@@ -25,7 +27,7 @@ struct Results {
     n_iterations: u64,
     #[serde(rename = "BW_average")]
     bandwidth: Option<f64>,
-    /// In millions a second.
+    /// In millions of messages per second.
     #[serde(rename = "MsgRate")]
     rate: Option<f64>,
     t_max: Option<f64>,
@@ -54,7 +56,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
                 return Err("it tells no bandwidth, or no rate of messages".into());
             };
             let by_rate = rate * results.size as f64 * 8.0 / 1e3;
-            // Both are printed with few digits.
+            // perftest prints both values with few digits.
             if (bandwidth - by_rate).abs() > by_rate * TOLERANCE + 0.02 {
                 return Err(format!(
                     "{bandwidth} is not {by_rate:.2} Gb/s; ask for --report_gbits"

@@ -1,5 +1,6 @@
-//! The partitions that the subnet manager put a node's InfiniBand ports in (InfiniBand specification, 10.9): two nodes that share none do not reach each
-//! other, and a port that is in another partition than its neighbours fails only the jobs that use it.
+//! Partitions assigned to the node's InfiniBand ports by the subnet manager (InfiniBand
+//! specification, 10.9). Two nodes without a common partition cannot reach each other. A port in
+//! another partition than its neighbors breaks only the jobs using the port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,9 +8,9 @@ use crate::gates::Bench;
 use crate::gates::parsers::rdma::ports::{self, Port};
 use crate::gates::parsers::{Reading, scan};
 
-/// Entries of a port's table; adapters have 128 and fewer.
+/// Maximum entries of a port's table. Adapters have at most 128 entries.
 const KEYS_MAX: usize = 1024;
-/// An entry that is not in use.
+/// An unused entry.
 const INVALID: u16 = 0;
 
 pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
@@ -40,7 +41,7 @@ fn is(port: &Port<'_>, file: &str, wanted: &str) -> Result<bool, String> {
     Ok(text == wanted)
 }
 
-/// A port's keys in use, sorted.
+/// Returns the keys in use on a port, sorted.
 fn keys(port: &Port<'_>) -> Result<String, String> {
     let entries = port.list("pkeys")?;
     if entries.len() > KEYS_MAX {

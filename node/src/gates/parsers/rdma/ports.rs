@@ -1,16 +1,17 @@
-//! The ports of RDMA devices, as the kernel lists them: `/sys/class/infiniband/DEVICE/ports/NUMBER` (Documentation/ABI/stable/sysfs-class-infiniband).
+//! Ports of RDMA devices, as listed by the kernel: `/sys/class/infiniband/DEVICE/ports/NUMBER`
+//! (Documentation/ABI/stable/sysfs-class-infiniband).
 
 use std::fs;
 
 use crate::machine::Machine;
 
 const DEVICES: &str = "/sys/class/infiniband";
-/// A word or a number.
+/// Enough for a word or a number.
 const VALUE_MAX: u64 = 256;
-/// Ports of one node; a device has one or two.
+/// Maximum ports of a node. A device has at most two ports.
 const PORTS_MAX: usize = 256;
 
-/// One port.
+/// A port of an RDMA device.
 pub(super) struct Port<'a> {
     /// `mlx5_0/1`.
     pub(super) name: String,
@@ -19,10 +20,11 @@ pub(super) struct Port<'a> {
 }
 
 impl Port<'_> {
-    /// A file of the port's folder, without its line's end; `None` when there is none.
+    /// Returns the content of a file in the port's folder, without the line end, or `None` for a
+    /// missing file.
     ///
     /// # Errors
-    /// A sentence when it cannot be read.
+    /// Returns a sentence if the file is unreadable.
     pub(super) fn read(&self, file: &str) -> Result<Option<String>, String> {
         let read = self
             .machine
@@ -31,26 +33,26 @@ impl Port<'_> {
         Ok(read.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
     }
 
-    /// Whether the port has this folder.
+    /// Returns whether the port has the folder.
     pub(super) fn has(&self, folder: &str) -> bool {
         self.machine
             .path(&format!("{}/{folder}", self.path))
             .is_dir()
     }
 
-    /// The names in one of the port's folders.
+    /// Returns the names in a folder of the port.
     ///
     /// # Errors
-    /// A sentence when it cannot be listed.
+    /// Returns a sentence if the folder is unreadable.
     pub(super) fn list(&self, folder: &str) -> Result<Vec<String>, String> {
         names(self.machine, &format!("{}/{folder}", self.path))
     }
 }
 
-/// All ports of the node, by name.
+/// Returns all ports of the node, sorted by device and number.
 ///
 /// # Errors
-/// A sentence when there is none, or the kernel's list cannot be read.
+/// Returns a sentence if the node has no port, or if the kernel's list is unreadable.
 pub(super) fn all(machine: &Machine) -> Result<Vec<Port<'_>>, String> {
     let mut ports = Vec::new();
     if machine.path(DEVICES).is_dir() {
