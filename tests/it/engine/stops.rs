@@ -248,7 +248,7 @@ async fn an_outcome_nobody_heard_is_unknown_until_it_was_looked_at() {
     );
     let why = world.admin.get("/v1/nodes/n1/why").await.expect(200).text;
     assert!(
-        why.contains("the job's spool on the node to tell how this ended: write the image"),
+        why.contains("the job's spool on the node to show how this step ended: write the image"),
         "{why}"
     );
     let events = world

@@ -204,7 +204,10 @@ fn head(
     let deadline = match left {
         None => String::new(),
         Some(left) if left.is_negative() => format!("overdue by {}", format::duration(left.abs())),
-        Some(left) => format!("{} left until it counts as stuck", format::duration(left)),
+        Some(left) => format!(
+            "{} left before the node counts as stuck",
+            format::duration(left)
+        ),
     };
     Head {
         chip: chips::state(&status.state),
@@ -251,7 +254,8 @@ fn sentence(status: &NodeStatus) -> String {
     };
     let parts: Vec<String> = reason.into_iter().chain(waiting).collect();
     match parts.is_empty() {
-        true => "It has just arrived here; what it waits for is decided in a moment.".to_owned(),
+        true => "The node has just entered this state, and Muster decides the next action shortly."
+            .to_owned(),
         false => format!("{}.", parts.join(". ").trim_end_matches('.')),
     }
 }
