@@ -108,7 +108,7 @@ async fn actions_are_refused_with_the_states_that_allow_them() {
     assert!(
         timeline
             .text
-            .contains("n1 was asked to quarantine: smells of smoke"),
+            .contains("n1: quarantine requested: smells of smoke"),
         "{}",
         timeline.text
     );

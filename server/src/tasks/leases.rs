@@ -86,9 +86,9 @@ pub async fn expire(app: &App) -> Result<(), Error> {
         let told = job
             .step
             .parse::<Step>()
-            .map_or("another look", Step::observation);
+            .map_or("another check", Step::observation);
         let summary = format!(
-            "the agent was not heard of; how {} ended is unknown, {told} will tell",
+            "the agent stopped reporting; the outcome of {} is unknown, and {told} will show it",
             job.step
         );
         if let Some(operation) = job.operation {

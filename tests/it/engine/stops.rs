@@ -238,7 +238,8 @@ async fn an_outcome_nobody_heard_is_unknown_until_it_was_looked_at() {
         (operation["state"].as_str(), operation["done"].as_bool()),
         (Some("unknown"), Some(false))
     );
-    let told = "how write_image ended is unknown, the job's spool on the node will tell";
+    let told =
+        "the outcome of write_image is unknown, and the job's spool on the node will show it";
     assert!(
         operation["progress"]["message"]
             .as_str()
