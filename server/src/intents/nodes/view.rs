@@ -203,7 +203,11 @@ fn why(row: &NodeRow) -> Why {
             None => {}
         }
     }
-    if let Some(next) = row.next_action.as_ref().filter(|_| !rests) {
+    if let Some(next) = row
+        .next_action
+        .as_ref()
+        .filter(|next| !rests && *next != "none")
+    {
         add(format!("; next: {next}"));
     }
     if let Some(deadline) = row.deadline_at {

@@ -217,13 +217,18 @@ fn head(
         deadline,
         why: format::cut(&sentence(status), 600),
         waiting: status.why.since.map(|at| format::moment(at, now)),
-        owner: format::cut(status.why.owner.as_deref().unwrap_or_default(), 80),
-        next: format::cut(status.why.next_action.as_deref().unwrap_or_default(), 300),
+        owner: format::cut(other_than(status.why.owner.as_deref(), "nobody"), 80),
+        next: format::cut(other_than(status.why.next_action.as_deref(), "none"), 300),
         progress,
         operation: status.operation.map(|id| id.to_string()),
         asked: machine.wish.clone().unwrap_or_default(),
         cause: None,
     }
+}
+
+/// Returns the text, or an empty text for the word of an absent owner or action.
+fn other_than<'a>(text: Option<&'a str>, absent: &str) -> &'a str {
+    text.filter(|text| *text != absent).unwrap_or_default()
 }
 
 /// Returns the gate run that took a node out of service, if any.
