@@ -68,7 +68,7 @@ pub fn standing(wait_for: WaitFor, claim: ClaimState, node: State) -> Standing {
 
 /// The reason shown when automation leaves the software of a held node unchanged. A person's
 /// request for exactly that node still changes the software.
-pub const HELD: &str = "its claim is held: what it runs changes only when a person asks for that";
+pub const HELD: &str = "the claim is on hold: only a person's request changes the node's software";
 
 #[cfg(test)]
 mod tests {

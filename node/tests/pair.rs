@@ -74,7 +74,11 @@ fn two_machines_measure_each_other_and_leave_nothing_running() {
             let (ended, result) = rack.ask(0, 1, listener.port);
             assert_eq!(ended.status.code(), Some(1));
             assert!(listener.child.wait().unwrap().success());
-            assert!(result.reason.contains("wanted >= 0.1"), "{}", result.reason);
+            assert!(
+                result.reason.contains("expected >= 0.1"),
+                "{}",
+                result.reason
+            );
             assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
         },
     );

@@ -39,7 +39,7 @@ impl Message {
             ..=LARGEST => whole,
             _ => document(
                 event,
-                &json!({ "left_out": "larger than a delivery; GET /v1/events has it" }),
+                &json!({ "left_out": "too large for a delivery; read GET /v1/events" }),
             ),
         };
         Self { id: event.id, body }

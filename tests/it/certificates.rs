@@ -605,7 +605,7 @@ async fn an_agent_of_another_site_reads_and_changes_nothing_of_this_one() {
         .await
         .expect(200)
         .text;
-    assert!(seen.contains("and is of another site"), "{seen}");
+    assert!(seen.contains("and belongs to another site"), "{seen}");
 }
 
 /// Another agent under the name of one that was removed: what was the former's is nobody's.

@@ -209,7 +209,7 @@ async fn nothing_that_is_held_is_matched() {
         ),
         (
             "UPDATE nodes SET state = 'available', reason = NULL WHERE name = 'n1'",
-            "it waits for no machine",
+            "does not wait for a machine",
         ),
         (
             "UPDATE nodes SET state = 'failed', failed_phase = 'inspecting', protected = true WHERE name = 'n1'",

@@ -102,13 +102,13 @@ async fn actions_are_refused_with_the_states_that_allow_them() {
     let why = admin.get("/v1/nodes/n1/why").await.expect(200);
     assert_eq!(
         why.body["sentence"],
-        "n1 is available since 2026-01-05 08:00:00 UTC; it was asked to quarantine."
+        "n1 is available since 2026-01-05 08:00:00 UTC; requested action: quarantine."
     );
     let timeline = admin.get("/v1/nodes/n1/timeline").await.expect(200);
     assert!(
         timeline
             .text
-            .contains("n1 was asked to quarantine: smells of smoke"),
+            .contains("n1: quarantine requested: smells of smoke"),
         "{}",
         timeline.text
     );

@@ -98,7 +98,7 @@ async fn an_agent_is_leased_what_it_reads_and_the_rest_waits_and_says_so() {
     let told = held().await;
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told.iter().any(|line| {
-        line.contains("n2: power_on waits for an agent that knows this order: first of lab")
+        line.contains("n2: power_on waits for an agent that supports this order: first of lab")
     }));
     // One that does not say is of the version before this header, and knew both.
     call(&router, &token, ("lease", None), &lease).await;

@@ -170,7 +170,7 @@ async fn of_six_nodes_the_one_with_a_bad_link_is_blamed_and_taken_out() {
     assert_eq!(world.state("n4").await, "quarantined");
     let reason = world.value("n4", "reason").await.unwrap();
     assert!(
-        reason.starts_with("gate iperf3-pair: it fails with "),
+        reason.starts_with("gate iperf3-pair: the node fails with "),
         "{reason}"
     );
     let recoveries = world
@@ -245,7 +245,7 @@ async fn a_bad_path_between_two_good_nodes_is_only_shown() {
         "{run:#}"
     );
     let told =
-        "n1 and n6 fail with each other and pass with others: look at what lies between the two";
+        "n1 and n6 fail with each other and pass with others: check the path between the two";
     assert_eq!(run["findings"], json!([told]));
     let edge = pairs(&run)
         .iter()
@@ -456,7 +456,7 @@ async fn a_run_is_over_when_everybody_is_given_back() {
     let message = told["progress"]["message"].as_str().unwrap();
     assert_eq!(
         message,
-        "15 pairs of 6 nodes: nothing to blame; its nodes are given back"
+        "15 pairs of 6 nodes: no fault found; the nodes return to the scheduler"
     );
     world.agent.work(&job).await.unwrap();
     world.settle().await;
@@ -465,7 +465,7 @@ async fn a_run_is_over_when_everybody_is_given_back() {
         (&told["state"], &told["progress"]["message"]),
         (
             &json!("succeeded"),
-            &json!("15 pairs of 6 nodes: nothing to blame")
+            &json!("15 pairs of 6 nodes: no fault found")
         )
     );
     given_back(&world).await;
@@ -491,7 +491,7 @@ async fn a_scheduler_that_takes_no_node_back_keeps_no_run_open_for_ever() {
     assert_eq!(told["state"], "succeeded", "{told}");
     let message = told["progress"]["message"].as_str().unwrap();
     assert!(
-        message.ends_with("; 1 not taken back by their scheduler, which is asked on: n3"),
+        message.ends_with("; 1 nodes not yet resumed by the scheduler, retried: n3"),
         "{message}"
     );
     given_back(&world).await;

@@ -108,7 +108,7 @@ async fn a_fitting_permit_is_granted_until_its_operation_ends() {
         world
             .refusal(&job, PermitId::new(), Some(asked.clone()))
             .await,
-        "there is no such permit"
+        "the permit does not exist"
     );
     let stale = Job {
         attempt: job.attempt + 1,
@@ -152,7 +152,7 @@ async fn another_chassis_than_the_nodes_is_refused() {
         assert_eq!(
             reason,
             format!(
-                "the machine that asks is in the chassis {told}, the node was last seen in CH-1"
+                "the requesting machine is in the chassis {told}, the node was last seen in CH-1"
             )
         );
     }
@@ -205,7 +205,7 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
         world
             .refusal(&job, asked.permit, Some(asked.clone()))
             .await
-            .starts_with("it expired at")
+            .starts_with("the permit expired at")
     );
 
     // Its operation: overtaken by a person's.
@@ -214,7 +214,7 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
     world.ask("n1", "quarantine").await.expect(202);
     assert_eq!(
         world.refusal(&job, asked.permit, Some(asked.clone())).await,
-        "its operation is cancelled"
+        "the operation is cancelled"
     );
     world.agent.work(&job).await.unwrap();
     world.engine().await;
@@ -227,7 +227,7 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
         stopped
             .refusal(&running, wanted.permit, Some(wanted.clone()))
             .await,
-        "its job is to stop"
+        "the job is being cancelled"
     );
     let forced = "UPDATE permits SET redemptions = redemptions + 1 WHERE id = $1";
     let forced = sqlx::query(forced)
@@ -255,10 +255,7 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
     let asked = challenge(&job);
     world.release("n1").await.expect(202);
     let reason = world.refusal(&job, asked.permit, Some(asked)).await;
-    assert_eq!(
-        reason,
-        "the permit is of assignment epoch 1, the node is at 2"
-    );
+    assert_eq!(reason, "the permit has assignment epoch 1, the node has 2");
 }
 
 #[tokio::test]
@@ -309,7 +306,7 @@ async fn a_power_permit_takes_no_challenge_and_a_wipe_names_every_disk() {
     };
     assert_eq!(
         world.refusal(&boot, spec.permit, Some(some)).await,
-        "a power permit takes no challenge"
+        "a power permit accepts no challenge"
     );
     assert_eq!(
         world.agent.redeem(&boot, spec.permit, None).await.unwrap(),

@@ -441,7 +441,7 @@ async fn a_second_person_approves_an_immediate_erasure() {
     }
     let told = admin.get("/v1/nodes/n1/events").await.expect(200).text;
     assert!(
-        told.contains("agreed to the release, with the disks erased at once, of n1"),
+        told.contains("approved the release, with the disks erased at once, of n1"),
         "{told}"
     );
 }

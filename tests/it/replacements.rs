@@ -509,7 +509,7 @@ async fn it_counts_as_the_release_that_it_will_be() {
     let begun = replace(&keyed, 2, wanted).await.expect(202);
     let told = begun.body["progress"]["message"].as_str().unwrap();
     assert!(
-        told.ends_with("in the place of n2: its fan rattles"),
+        told.ends_with("as the replacement for n2: its fan rattles"),
         "the reason is kept: {told}"
     );
 }

@@ -157,7 +157,7 @@ async fn with_too_few_nodes_it_says_so_once_and_goes_on_when_one_comes() {
         told["because"]
             .as_str()
             .unwrap()
-            .contains("2 more are asked for, and no node is available"),
+            .contains("2 more claims are requested, and no node is available"),
         "{told}"
     );
     assert_eq!(told["short_since"], json!(crate::support::server::START));
@@ -167,7 +167,7 @@ async fn with_too_few_nodes_it_says_so_once_and_goes_on_when_one_comes() {
             .await
             .expect(200)
             .text
-            .contains("2 more are asked for")
+            .contains("2 more claims are requested")
     );
     assert_eq!(
         (

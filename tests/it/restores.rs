@@ -247,7 +247,10 @@ async fn void_is_void_whoever_shows_it() {
         .unwrap();
     match world.agent.redeem(&job, spec.permit, None).await.unwrap() {
         Answer::Refused { reason } => {
-            assert_eq!(reason, "it is of before the database was put back")
+            assert_eq!(
+                reason,
+                "the permit was issued before the database was restored"
+            )
         }
         Answer::Granted { .. } => panic!("granted"),
     }
@@ -335,7 +338,10 @@ async fn a_node_that_knows_more_is_a_witness() {
     *world.agent.heard.lock().unwrap() = None;
     world.rounds(8).await;
     let (_, because) = world.caution().await.unwrap();
-    assert!(because.starts_with("A node says so"), "{because}");
+    assert!(
+        because.contains("has worked for a later epoch"),
+        "{because}"
+    );
 }
 
 /// Whoever has an installed system does not stop the whole fleet by it.

@@ -413,7 +413,7 @@ async fn what_a_token_made_ends_with_it() {
     assert!(
         events
             .to_string()
-            .contains("token c revoked with a, which it comes from")
+            .contains("token c revoked together with token a")
     );
     admin
         .expecting(1)

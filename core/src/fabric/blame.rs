@@ -132,17 +132,17 @@ impl Verdicts {
             match verdict {
                 EndVerdict::Good => {}
                 EndVerdict::Blamed { with } => blamed.push(format!(
-                    "{who} fails with {}, who pass with others: look at its adapter, its cable and its switch port",
+                    "{who} fails with {}, which pass with others: check its adapter, its cable and its switch port",
                     list(with)
                 )),
                 EndVerdict::Unknown { why: Why::NoAnswer } => {
-                    unknown.push(format!("{who} is unknown: no measurement of it had an answer"));
+                    unknown.push(format!("{who} is unknown: no measurement of the node had an answer"));
                 }
                 EndVerdict::Unknown { why: Why::NobodyGood } => unknown.push(format!(
-                    "{who} is unknown: no pair passed at all, so look at what all of them share, and at the threshold"
+                    "{who} is unknown: no pair passed at all, so check the parts shared by all pairs, and the threshold"
                 )),
                 EndVerdict::Unknown { why: Why::TooFewGood } => unknown.push(format!(
-                    "{who} is unknown: it failed, and too few known-good partners were left to measure it with"
+                    "{who} is unknown: the node failed, and too few known-good partners were left for another measurement"
                 )),
             }
         }
@@ -150,7 +150,7 @@ impl Verdicts {
             let (a, b) = (name(&pair.a), name(&pair.b));
             if *verdict == EdgeVerdict::Blamed {
                 blamed.push(format!(
-                    "{a} and {b} fail with each other and pass with others: look at what lies between the two"
+                    "{a} and {b} fail with each other and pass with others: check the path between the two"
                 ));
             }
         }

@@ -83,7 +83,7 @@ pub fn unmeasurable(gate: &Gate, reference: &Reference<'_>) -> Option<String> {
         .is_some_and(|policy| policy.mode == Mode::Required);
     if demanded && Parser::find(&gate.parser).is_some_and(|parser| parser.experimental) {
         return Some(format!(
-            "the profile requires it, and parser {} is experimental",
+            "the profile requires the gate, but parser {} is experimental",
             gate.parser
         ));
     }
@@ -171,13 +171,13 @@ fn hold(
     match known {
         None => {
             return Err(format!(
-                "{metric}: parser {} gives no such metric",
+                "{metric}: parser {} has no such metric",
                 gate.parser
             ));
         }
         Some(known) if known != unit => {
             return Err(format!(
-                "{metric}: is measured in {known}, the criterion says {unit}"
+                "{metric}: the parser's unit is {known}, the criterion's unit is {unit}"
             ));
         }
         Some(_) => {}
@@ -221,7 +221,7 @@ fn best_of(mut held: Vec<Measured>, op: Op, wanted: u64) -> Result<Vec<Measured>
         .collect();
     if seen.len() != held.len() || (held.len() as u64) < wanted {
         return Err(format!(
-            "measured {} times, for {}; the best {wanted} are wanted",
+            "measured {} times, for {}; the best {wanted} are expected",
             held.len(),
             seen.len()
         ));
@@ -257,10 +257,10 @@ fn compare(value: &Value, op: Op, limit: &Limit) -> Result<bool, String> {
         (Limit::Text(value), Limit::Text(limit)) => match op {
             Op::Equal => Ok(value == limit),
             Op::NotEqual => Ok(value != limit),
-            Op::AtLeast | Op::AtMost => Err("words are only equal or not equal".into()),
+            Op::AtLeast | Op::AtMost => Err("words support only == and !=".into()),
         },
         (Limit::Number(_), Limit::Text(_)) | (Limit::Text(_), Limit::Number(_)) => {
-            Err("a number and a word do not compare".into())
+            Err("a number cannot be compared with a word".into())
         }
     }
 }
@@ -286,7 +286,7 @@ fn sentence(measured: &Measured) -> String {
         format!(" {unit}")
     };
     format!(
-        "{metric}{of} is {}{unit}, wanted {op} {}",
+        "{metric}{of} is {}{unit}, expected {op} {}",
         shown(value),
         shown(limit)
     )

@@ -41,17 +41,17 @@ pub const CHECKS: &[Check] = &[
     check(
         "A1",
         "GPU count and identity",
-        "a GPU that fell out, a swapped board, the wrong model",
+        "a lost GPU, a swapped board, the wrong model",
     ),
     check(
         "A2",
         "Full state of each GPU",
-        "clocks, power limits and links that are not as they should be",
+        "wrong clocks, power limits and links",
     ),
     check(
         "A3",
         "ECC and row remapping",
-        "memory that wears out: pending and failed remaps, uncorrected errors",
+        "worn memory: pending and failed remaps, uncorrected errors",
     ),
     check(
         "A4",
@@ -62,38 +62,42 @@ pub const CHECKS: &[Check] = &[
     check(
         "A6",
         "NVSwitch fabric",
-        "a fabric manager that failed or does not fit the driver",
+        "a fabric manager that failed or has another version than the driver",
     ),
     check(
         "A7",
         "Topology",
-        "GPUs that lost their way to others, NICs that are not where the board's plan has them",
+        "GPUs without a path to other GPUs, NICs behind the wrong switch",
     ),
     check(
         "A8",
         "InfiniBand ports",
         "ports that are down, polling, slow or of the wrong kind",
     ),
-    check("A9", "InfiniBand counters", "links that flap or corrupt"),
+    check(
+        "A9",
+        "InfiniBand counters",
+        "links that flap or corrupt data",
+    ),
     // PCIe ACS belongs to A10 but has no gate of its own, because no parser reads `lspci -vvv`. The
     // stack's unit that disables ACS is checked as a service.
     check(
         "A10",
         "Software",
-        "packages, kernel, services and firmware that are not the pinned ones",
+        "packages, kernel, services and firmware that differ from the pinned versions",
     ),
     check(
         "A11",
         "Host inventory",
-        "processors, memory, disks and NICs that are missing or smaller",
+        "missing or smaller processors, memory, disks and NICs",
     ),
-    check("A12", "Disk health", "disks that say they fail or are worn"),
+    check("A12", "Disk health", "disks that report failure or wear"),
     check(
         "A13",
         "Memory and machine-check errors",
         "DIMMs, processors and buses that report errors",
     ),
-    check("A14", "Time", "clocks that munge and TLS refuse"),
+    check("A14", "Time", "clocks too wrong for munge and TLS"),
     check(
         "A15",
         "Mounts and RAID",
@@ -112,12 +116,12 @@ pub const CHECKS: &[Check] = &[
     check(
         "B1",
         "DCGM diagnostics",
-        "what NVIDIA's own tests find, at levels 1 to 4",
+        "the faults found by NVIDIA's own tests, at levels 1 to 4",
     ),
     check(
         "C1",
         "Every GPU under load (gpu-burn)",
-        "GPUs that compute wrongly, or slower than their neighbours",
+        "GPUs with wrong results, or slower than their neighbours",
     ),
     check(
         "C2",
@@ -134,7 +138,7 @@ pub const CHECKS: &[Check] = &[
         "C5",
         "Silent data corruption",
         "GPUs whose results differ from their neighbours'",
-        "no public tool whose output was recorded; C1 compares each GPU's results with its own",
+        "no public tool with a recorded output; C1 compares each GPU's results with its own",
     ),
     check(
         "D1",
@@ -146,11 +150,15 @@ pub const CHECKS: &[Check] = &[
         "all_reduce inside the node",
         "NVLink and NVSwitch faults that only show under load",
     ),
-    check("D3", "all_reduce past NVLink", "slow paths from GPU to NIC"),
+    check(
+        "D3",
+        "all_reduce without NVLink",
+        "slow paths from GPU to NIC",
+    ),
     check(
         "D4",
         "Disks under load",
-        "disks that are slow or return something else than was written",
+        "disks that are slow or return other data than was written",
     ),
     check(
         "D5",
@@ -170,18 +178,18 @@ pub const CHECKS: &[Check] = &[
     check(
         "E3",
         "Pairs by turns",
-        "which end of a bad pair is at fault, or that it is the path between them",
+        "the fault of a bad pair: one end, or the path between them",
     ),
     missing(
         "E4",
         "The fabric as a whole",
         "links, error rates and topology across switches",
-        "ibdiagnet needs a fabric's own host, and no parser reads it yet; E1 and A9 see a node's own links",
+        "ibdiagnet needs a host of the fabric, and has no parser yet; E1 and A9 check a node's own links",
     ),
     missing(
         "E5",
         "all_reduce across nodes",
-        "what only shows between many nodes",
-        "it needs MPI on the nodes and a way from one to start processes on the other, which no shipped stack has; nccl.two_nodes waits for both as a shadow",
+        "faults that only show between many nodes",
+        "needs MPI on the nodes and remote process start, which no shipped stack has; nccl.two_nodes is a shadow until then",
     ),
 ];

@@ -68,19 +68,19 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
         let mut problem = |text: String| problems.push(format!("{}: {text}", gate.id));
         if required && Parser::find(&gate.parser).is_some_and(|parser| parser.experimental) {
             problem(format!(
-                "the profile requires it, and parser {} is experimental",
+                "the profile requires the gate, but parser {} is experimental",
                 gate.parser
             ));
         }
         let names = counts(gate).filter_map(|count| count.strip_prefix("profile:"));
         for name in names.filter(|name| required && profile_number(name, profile).is_none()) {
-            problem(format!("the profile has no threshold {name} to count by"));
+            problem(format!("the profile has no threshold {name} for the count"));
         }
         for name in counts(gate).filter_map(|count| count.strip_prefix("profile:")) {
             let value = profile_number(name, profile).map(|(value, _)| value);
             if let Some(value) = value.filter(|value| whole(*value).is_none()) {
                 problem(format!(
-                    "the profile's {name} is {value}, and things are counted by it"
+                    "the profile's {name} is {value}, which is not a count"
                 ));
             }
         }
@@ -110,7 +110,7 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
                 }
                 Some((0.0, _)) if *op == Op::AtLeast && !MAY_BE_NONE.contains(&unit.as_str()) => {
                     problem(format!(
-                        "{metric}: the profile's {name} is 0 {unit}, and everything is >= 0"
+                        "{metric}: the profile's {name} is 0 {unit}, and every value is >= 0"
                     ));
                 }
                 None | Some(_) => {}
@@ -135,16 +135,13 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
     check(gate.title.is_empty(), "no title");
     check(
         gate.finding.is_empty(),
-        "no finding: what does a failure mean?",
+        "no finding: explain what a failure means",
     );
     check(gate.timeout_s == 0, "no timeout");
-    check(
-        gate.timeout_s > TIMEOUT_MAX_S,
-        "a timeout of more than a week",
-    );
+    check(gate.timeout_s > TIMEOUT_MAX_S, "the timeout exceeds a week");
     check(
         gate.criteria.is_empty(),
-        "no criteria: it would pass whatever is measured",
+        "no criteria: the gate would pass for every measurement",
     );
     check(starts_shell(&gate.argv), "argv must not start a shell");
     check(
@@ -207,11 +204,11 @@ fn lint_running(gate: &Gate, problems: &mut Vec<String>) {
     );
     check(
         !gate.env.keys().all(variable),
-        "variables of env are of A-Z, 0-9 and _".into(),
+        "variables of env use only A-Z, 0-9 and _".into(),
     );
     check(
         gate.argv.is_empty() && !(gate.env.is_empty() && gate.keep.is_empty()),
-        "env and keep are for tools".into(),
+        "env and keep need a tool in argv".into(),
     );
     let archs = ["amd64", "arm64"];
     check(
@@ -221,27 +218,27 @@ fn lint_running(gate: &Gate, problems: &mut Vec<String>) {
     let gpu = gate.effects.contains(&SideEffect::GpuLoad);
     check(
         !gate.effects.is_empty() && !gate.needs.contains(&Need::Drained),
-        "what loads or writes needs a drained node".into(),
+        "a gate that loads or writes needs a drained node".into(),
     );
     check(
         gpu && !gate.needs.contains(&Need::GpusIdle),
-        "what loads GPUs needs them idle".into(),
+        "a gate that loads GPUs needs gpus_idle".into(),
     );
     check(
         gate.settle_s > SETTLE_MAX_S,
-        format!("what is not up {SETTLE_MAX_S} seconds after a boot does not come up"),
+        format!("settle_s is at most {SETTLE_MAX_S} seconds"),
     );
     let looks = gate.effects.is_empty() && gate.during.is_none() && gate.peer.is_none();
     check(
         gate.settle_s > 0 && !looks,
-        "only what is looked at may settle: no load, no peer, not during another".into(),
+        "settle_s needs a gate that only reads: no load, no peer, no `during`".into(),
     );
     for unknown in gate
         .checks
         .iter()
         .filter(|id| CHECKS.iter().all(|check| check.id != id.as_str()))
     {
-        check(true, format!("there is no check {unknown:?}"));
+        check(true, format!("unknown check {unknown:?}"));
     }
 }
 
@@ -262,7 +259,7 @@ fn lint_window(gate: &Gate, problems: &mut Vec<String>) {
     );
     check(
         gate.peer.is_some(),
-        "a window is for what is measured twice on one node".into(),
+        "a window needs a gate that can run twice on one node".into(),
     );
     for criterion in gate
         .criteria
@@ -272,9 +269,7 @@ fn lint_window(gate: &Gate, problems: &mut Vec<String>) {
         let Criterion { metric, unit, .. } = criterion;
         check(
             true,
-            format!(
-                "{metric}: in {unit} nothing is counted, so that nothing grows within the window"
-            ),
+            format!("{metric}: {unit} is not a counter, and does not grow within the window"),
         );
     }
 }
@@ -293,7 +288,7 @@ fn lint_each(gate: &Gate, problems: &mut Vec<String>) {
     let uses_each = words.contains(&"each");
     match &gate.each {
         Some(_) if !uses_each => {
-            problems.push("it runs for each of several, but argv does not name ${each}".into())
+            problems.push("the gate has `each`, but argv does not name ${each}".into())
         }
         None if uses_each => problems.push("argv names ${each}, but the gate has no `each`".into()),
         _ => {}
@@ -306,7 +301,7 @@ fn lint_each(gate: &Gate, problems: &mut Vec<String>) {
         None => true,
     };
     if !counted {
-        problems.push("a gate that runs for each disk or mount must count the same ones".into());
+        problems.push("`each` and `count` must name the same disks or mounts".into());
     }
 }
 
@@ -322,7 +317,7 @@ fn lint_parsed(gate: &Gate, parser: &Parser, problems: &mut Vec<String>) {
     if parser.experimental && gate.mode(None) == Mode::Required {
         let name = parser.name;
         problems.push(format!(
-            "parser {name} was never seen on the real tool's output: required must be false, or shadow true"
+            "parser {name} has not read the real tool's output: required must be false, or shadow true"
         ));
     }
     for criterion in &gate.criteria {
@@ -338,14 +333,14 @@ fn lint_parsed(gate: &Gate, parser: &Parser, problems: &mut Vec<String>) {
             matches!(criterion.op, Op::AtLeast | Op::AtMost) && criterion.of.is_none() && each;
         if criterion.best.is_some() && !ordered {
             problems.push(format!(
-                "{metric}: the best are of what is measured for each, by >= or <=, without `of`"
+                "{metric}: `best` needs a metric per entity, >= or <=, and no `of`"
             ));
         }
         match parser.unit(metric) {
-            None => problems.push(format!("parser {} gives no metric {metric:?}", parser.name)),
+            None => problems.push(format!("parser {} has no metric {metric:?}", parser.name)),
             Some(_) if criterion.unit.is_empty() => problems.push(format!("{metric}: no unit")),
             Some(unit) if unit != criterion.unit => problems.push(format!(
-                "{metric}: is measured in {unit}, not {}",
+                "{metric}: the unit is {unit}, not {}",
                 criterion.unit
             )),
             Some(unit) => lint_limit(metric, unit, criterion.op, &criterion.limit, problems),
@@ -356,17 +351,17 @@ fn lint_parsed(gate: &Gate, parser: &Parser, problems: &mut Vec<String>) {
 fn lint_limit(metric: &str, unit: &str, op: Op, limit: &Limit, problems: &mut Vec<String>) {
     let is_text = unit == TEXT;
     if is_text && !matches!(op, Op::Equal | Op::NotEqual) {
-        problems.push(format!("{metric}: words are only == or !="));
+        problems.push(format!("{metric}: words support only == and !="));
     }
     match limit {
         Limit::Number(_) if is_text => {
-            problems.push(format!("{metric}: a word cannot be held against a number"))
+            problems.push(format!("{metric}: a word cannot be compared with a number"))
         }
         Limit::Number(number) if !number.is_finite() || *number < 0.0 => {
-            problems.push(format!("{metric}: {number} is no limit"))
+            problems.push(format!("{metric}: {number} is not a limit"))
         }
         Limit::Number(0.0) if op == Op::AtLeast => {
-            problems.push(format!("{metric}: everything is >= 0"))
+            problems.push(format!("{metric}: every value is >= 0"))
         }
         Limit::Number(_) => {}
         Limit::Text(text) => match text.split_once(':') {
@@ -374,7 +369,7 @@ fn lint_limit(metric: &str, unit: &str, op: Op, limit: &Limit, problems: &mut Ve
             Some(("stack", "packages" | "services" | "kernel_args" | "mounts")) if !is_text => {}
             Some(("variable", name)) if is_text && VARIABLES.contains(&name) => {}
             None if is_text && !text.is_empty() => {}
-            _ => problems.push(format!("{metric}: {text:?} is no limit for it")),
+            _ => problems.push(format!("{metric}: {text:?} is not a limit for this metric")),
         },
     }
 }

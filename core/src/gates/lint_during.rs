@@ -36,18 +36,18 @@ pub(super) fn lint_during(gate: &Gate, suite: &Suite, problems: &mut Vec<String>
     };
     check(
         !(1..=EVERY_MAX_S).contains(&during.every_s),
-        format!("it looks every 1 to {EVERY_MAX_S} seconds"),
+        format!("every_s must be 1 to {EVERY_MAX_S} seconds"),
     );
     check(
         !suite.gates.iter().any(|one| loads(&one)),
-        "no gate before it that `during` names loads the machine".into(),
+        "no earlier gate in `during` loads the machine".into(),
     );
     check(
         !gate.effects.is_empty(),
-        "what looks on while others load the machine does not load it itself".into(),
+        "a gate with `during` must not load the machine itself".into(),
     );
     check(
         gate.argv.is_empty() || !plain || scratch,
-        "what looks on is one tool that prints its answer, run once a look".into(),
+        "a gate with `during` is a single tool that prints its output, one run at a time".into(),
     );
 }

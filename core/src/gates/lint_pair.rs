@@ -17,7 +17,7 @@ pub(super) fn lint_pair(gate: &Gate, problems: &mut Vec<String>) {
     let own = words_of(&gate.argv);
     let Some(peer) = &gate.peer else {
         if own.contains(&"pair_port") {
-            problems.push("argv names ${pair_port}, and no `peer` listens there".into());
+            problems.push("argv names ${pair_port}, but the gate has no `peer`".into());
         }
         return;
     };
@@ -47,11 +47,11 @@ fn lint_peer(gate: &Gate, peer: &Peer) -> impl Iterator<Item = &'static str> {
         ),
         (
             words.contains(&"peer_address") || words.contains(&"each"),
-            "peer listens: it knows no ${peer_address} and no ${each}",
+            "peer must not name ${peer_address} or ${each}, because the peer listens",
         ),
         (
             !words.contains(&"pair_port"),
-            "peer does not name ${pair_port}: two pairs on one node would meet",
+            "peer does not name ${pair_port}: two pairs on one node would use the same port",
         ),
     ];
     failed(checks)
@@ -79,7 +79,7 @@ fn lint_asker(gate: &Gate, peer: &Peer, own: &[&str]) -> impl Iterator<Item = &'
         ),
         (
             gate.timeout_s > TIMEOUT_MAX_S,
-            "a pair is kept from everything else for an hour at most",
+            "a pair gate takes an hour at most",
         ),
         (
             gate.each.is_some(),
@@ -87,11 +87,11 @@ fn lint_asker(gate: &Gate, peer: &Peer, own: &[&str]) -> impl Iterator<Item = &'
         ),
         (
             gate.retries > RETRIES_MAX,
-            "a pair gate is run again once at most: the run measures again, with another partner",
+            "a pair gate has at most one retry, because the run measures again with another partner",
         ),
         (
             !gate.effects.contains(&SideEffect::NetworkLoad),
-            "a pair gate has the effect network_load",
+            "a pair gate needs the effect network_load",
         ),
     ];
     failed(checks)

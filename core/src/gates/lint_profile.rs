@@ -14,13 +14,13 @@ pub fn lint_profile(profile: &HardwareProfile) -> Vec<(&'static str, String)> {
     for (name, ceiling) in &profile.ceilings {
         let mut problem = |text: &str| problems.push(("ceilings", format!("{name}: {text}")));
         if !ceiling.value.is_finite() || ceiling.value <= 0.0 {
-            problem("a ceiling is more than 0");
+            problem("a ceiling must exceed 0");
         }
         if ceiling.unit.is_empty() {
             problem("no unit");
         }
         if ceiling.source.is_empty() {
-            problem("no source: which specification says so?");
+            problem("no source: name the specification");
         }
     }
     for name in profile.thresholds.keys() {
@@ -32,7 +32,7 @@ pub fn lint_profile(profile: &HardwareProfile) -> Vec<(&'static str, String)> {
     }
     for (name, word) in &profile.words {
         if word.value.is_empty() {
-            problems.push(("words", format!("{name}: it is empty")));
+            problems.push(("words", format!("{name}: the word is empty")));
         }
         let said = origin(&word.provenance, &word.source);
         problems.extend(
@@ -55,7 +55,7 @@ fn threshold(profile: &HardwareProfile, name: &str) -> Vec<String> {
     let (value, unit) = (threshold.value, &threshold.unit);
     let mut problems = origin(&threshold.provenance, &threshold.source);
     if !value.is_finite() || value < 0.0 {
-        problems.push(format!("{value} is no threshold"));
+        problems.push(format!("{value} is not a threshold"));
     }
     if unit.is_empty() {
         problems.push("no unit".into());
@@ -65,7 +65,7 @@ fn threshold(profile: &HardwareProfile, name: &str) -> Vec<String> {
             None => problems.push(format!("the profile has no ceiling {of}")),
             Some(ceiling) => match convert(value, unit, &ceiling.unit) {
                 None => problems.push(format!(
-                    "{unit} and {}, the unit of the ceiling {of}, do not compare",
+                    "{unit} cannot be compared with {}, the unit of the ceiling {of}",
                     ceiling.unit
                 )),
                 Some(value) if value > ceiling.value => problems.push(format!(
@@ -83,12 +83,17 @@ fn origin(provenance: &str, source: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if !PROVENANCES.contains(&provenance) {
         problems.push(match provenance {
-            "" => format!("no provenance: one of {}", PROVENANCES.join(", ")),
-            other => format!("provenance {other:?} is none of {}", PROVENANCES.join(", ")),
+            "" => format!("no provenance: use one of {}", PROVENANCES.join(", ")),
+            other => format!(
+                "provenance {other:?} is not one of {}",
+                PROVENANCES.join(", ")
+            ),
         });
     }
     if source.is_empty() {
-        problems.push("no source: which document or nodes, or who pinned it?".into());
+        problems.push(
+            "no source: name the document, the nodes, or the person who pinned the value".into(),
+        );
     }
     problems
 }

@@ -81,7 +81,7 @@ pub(super) fn resolve_limit(
         }
         "stack" => stack_number(name, reference.stack).map(|value| Limit::Number(value as f64)),
         _ if unit == TEXT => Ok(limit.clone()),
-        _ => Err(Unresolved::Wrong(format!("{text:?} is no limit"))),
+        _ => Err(Unresolved::Wrong(format!("{text:?} is not a limit"))),
     }
 }
 
@@ -176,7 +176,7 @@ pub(super) fn resolve_count(count: &str, reference: &Reference<'_>) -> Result<u6
             let (value, unit) = profile_number(name, profile).ok_or_else(absent)?;
             let broken = || {
                 Unresolved::Wrong(format!(
-                    "the profile's {name} is {value} {unit}: nothing is counted by that"
+                    "the profile's {name} is {value} {unit}, which is not a count"
                 ))
             };
             whole(value).ok_or_else(broken)?

@@ -11,19 +11,19 @@ use crate::gates::Verdict;
 /// Powers off through the operating system, or through the BMC if the system does not answer.
 pub(super) fn power_off(node: &Snapshot, now: Timestamp) -> Decision {
     former(node)
-        .unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerOff], || granted("it is off")))
+        .unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerOff], || granted("the node is off")))
 }
 
 pub(super) fn power_on(node: &Snapshot, now: Timestamp) -> Decision {
     former(node)
         .or_else(|| kept_off(node))
-        .unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerOn], || granted("it is on")))
+        .unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerOn], || granted("the node is on")))
 }
 
 pub(super) fn power_cycle(node: &Snapshot, now: Timestamp) -> Decision {
     former(node).or_else(|| kept_off(node)).unwrap_or_else(|| {
         on_the_spot(node, now, &[Step::PowerCycle], || {
-            granted("it went through its firmware")
+            granted("the node went through its firmware")
         })
     })
 }
@@ -31,12 +31,12 @@ pub(super) fn power_cycle(node: &Snapshot, now: Timestamp) -> Decision {
 /// Changes the BMC password, in service too and beside running jobs, because the password does not
 /// affect the host.
 pub(super) fn rotate_bmc(node: &Snapshot, now: Timestamp) -> Decision {
-    let answers = || granted("its BMC has another password, and takes it");
+    let answers = || granted("the BMC accepts the new password");
     former(node)
         .or_else(|| {
             node.power_person
                 .as_ref()
-                .map(|person| Decision::Refused(format!("it has no BMC: ask {person}")))
+                .map(|person| Decision::Refused(format!("the node has no BMC: ask {person}")))
         })
         .unwrap_or_else(|| on_the_spot(node, now, &[Step::RotateBmc], answers))
 }
@@ -85,12 +85,14 @@ fn former(node: &Snapshot) -> Option<Decision> {
 fn kept_off(node: &Snapshot) -> Option<Decision> {
     if let Some(person) = &node.power_person {
         return Some(Decision::Refused(format!(
-            "it has no BMC: {person} presses its button"
+            "the node has no BMC: {person} must press the power button"
         )));
     }
     let left = node.unsanitised && node.claim.is_none();
     left.then(|| {
-        Decision::Refused("its disks may hold somebody's data, and it would start from them".into())
+        Decision::Refused(
+            "the disks may hold earlier data, and the node would boot from them".into(),
+        )
     })
 }
 
@@ -117,7 +119,7 @@ fn verdicts(node: &Snapshot) -> String {
     .map(|(verdict, count)| format!("{count} {}", verdict.as_str()))
     .collect();
     if counted.is_empty() {
-        "no gate was run".into()
+        "no gate ran".into()
     } else {
         format!("gates: {}", counted.join(", "))
     }

@@ -38,7 +38,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             WaitReason::Claim,
             "a claim",
             "nobody",
-            "none until it is claimed",
+            "none until a claim takes the node",
         ),
     }
 }

@@ -256,7 +256,7 @@ fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
     if !step.powers_on() || power.reserved || fits {
         return Decision::Start(step);
     }
-    let rack = power.rack.as_deref().unwrap_or("its rack");
+    let rack = power.rack.as_deref().unwrap_or("the rack");
     let budget = power.budget_w.unwrap_or_default();
     Decision::Wait(Wait {
         reason: WaitReason::RackPower,
@@ -276,7 +276,7 @@ fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
 fn protected(step: Step) -> Decision {
     rest(
         WaitReason::Protection,
-        "its protection to be cleared",
+        "the node's protection to be removed",
         "operator",
         step.title(),
     )
@@ -299,7 +299,7 @@ pub(super) fn wait_for_step(node: &Snapshot, step: Step, waiting_for: Option<&st
         reason: WaitReason::Step,
         condition: waiting_for.map_or_else(|| step.title().to_owned(), str::to_owned),
         owner: person.unwrap_or_else(|| "agent".into()),
-        next_action: format!("go on when this is done: {}", step.title()),
+        next_action: format!("continue after this step: {}", step.title()),
         until: None,
     })
 }
@@ -310,12 +310,12 @@ fn wait_for_observation(step: Step) -> Decision {
     Decision::Wait(Wait {
         reason: WaitReason::Observation,
         condition: format!(
-            "{} to tell how this ended: {}",
+            "{} to show how this step ended: {}",
             step.observation(),
             step.title()
         ),
         owner: "agent".into(),
-        next_action: "the site's next agent looks before it acts".into(),
+        next_action: "the site's next agent checks before acting".into(),
         until: None,
     })
 }

@@ -24,9 +24,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::Reject) => Decision::Advance(Move::to(State::Retired).as_wished(node)),
         _ => rest(
             WaitReason::Person,
-            "a person to accept, adopt or reject it",
+            "a person to accept, adopt or reject the node",
             "operator",
-            "none until then",
+            "none until a person decides",
         ),
     }
 }

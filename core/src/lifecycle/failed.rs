@@ -47,9 +47,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.wish {
         _ if node.releasing() && node.wish != Some(Wish::Retry) => rest(
             WaitReason::Person,
-            "a person to retry its release",
+            "a person to retry the release",
             "operator",
-            "none until then",
+            "none until a person decides",
         ),
         Some(Wish::Retry) if phase == State::Wiping => wished(State::Wiping),
         Some(Wish::Retry) => Decision::Advance(
@@ -73,9 +73,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         }
         _ => rest(
             WaitReason::Person,
-            "a person to retry, release or quarantine it",
+            "a person to retry, release or quarantine the node",
             "operator",
-            "none until then",
+            "none until a person decides",
         ),
     }
 }

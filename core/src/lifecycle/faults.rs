@@ -32,7 +32,7 @@ pub(super) fn asked(node: &Snapshot) -> Move {
 /// service, because a tool error proves no hardware fault.
 pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
     let Some(suite) = &node.sweep else {
-        return Decision::Refused("its pool names no sweep".into());
+        return Decision::Refused("the pool names no sweep suite".into());
     };
     if let Some(first) = hold(node, suite, now) {
         return first;
@@ -45,7 +45,7 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
             now,
         };
         match judge(&by, &node.swept) {
-            SuiteVerdict::Pass => Decision::Granted("swept: nothing found".into()),
+            SuiteVerdict::Pass => Decision::Granted("swept: no fault found".into()),
             SuiteVerdict::Fail => {
                 let what = summary(&node.swept, now, |result| result.verdict == Verdict::Fail);
                 taken_out(node, now, Cause::gates(&node.swept, now, what))
@@ -90,9 +90,11 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
         (None, Room::Nothing) => None,
         (None, Room::Later) => Some(Decision::Wait(Wait {
             reason: WaitReason::SweepTurn,
-            condition: "its turn to be swept: its scheduler holds back others of its pool".into(),
+            condition:
+                "its turn to be swept: the scheduler already holds back other nodes of the pool"
+                    .into(),
             owner: "muster".into(),
-            next_action: "hold it for its sweep".into(),
+            next_action: "hold the node for the sweep".into(),
             until: Some(now + jiff::SignedDuration::from_secs(ASK_AGAIN_S)),
         })),
         (None, Room::Enough) if node.step(Step::Hold).is_some() => {
@@ -144,9 +146,9 @@ fn unclear(results: &[GateResult], now: Timestamp) -> String {
         .iter()
         .any(|result| result.verdict == Verdict::Error && !result.shadow)
     {
-        true => format!("swept without an answer: {}", unanswered(results, now)),
+        true => format!("swept without a result: {}", unanswered(results, now)),
         false => format!(
-            "swept: nothing found; not run: {}",
+            "swept: no fault found; not run: {}",
             unanswered(results, now)
         ),
     }
@@ -158,7 +160,7 @@ fn unclear(results: &[GateResult], now: Timestamp) -> String {
 /// and a node over its bound goes to a person instead of a ladder.
 pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decision {
     let left =
-        |why: &str| Decision::Granted(format!("{}; it is left in service: {why}", cause.what));
+        |why: &str| Decision::Granted(format!("{}; the node stays in service: {why}", cause.what));
     let out = Move {
         purpose: Some(Purpose::Repair),
         ..Move::to(State::Draining)
@@ -169,12 +171,10 @@ pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decisi
         .as_ref()
         .and_then(SchedulerOut::others_reason);
     match (&node.hold, theirs) {
-        _ if node.protected => left("it is protected"),
-        (_, Some(theirs)) => left(&format!(
-            "whoever keeps it from jobs has it in hand ({theirs})"
-        )),
+        _ if node.protected => left("the node is protected"),
+        (_, Some(theirs)) => left(&format!("another party drained the node ({theirs})")),
         (Some(Hold::Fleet(why) | Hold::Pool(why)), None) => left(why),
-        (Some(Hold::Later(_)), None) if node.stop => left("its sweep was stopped"),
+        (Some(Hold::Later(_)), None) if node.stop => left("the sweep was stopped"),
         (Some(Hold::Later(why)), None) => in_turn(now, why),
         (Some(Hold::Node(why)), None) => {
             Decision::Advance(out.because(format!("{}; {why}", cause.what)))
@@ -189,7 +189,7 @@ fn in_turn(now: Timestamp, why: &str) -> Decision {
         reason: WaitReason::RecoveryTurn,
         condition: format!("its turn to be recovered: {why}"),
         owner: "muster".into(),
-        next_action: "begin its recovery".into(),
+        next_action: "begin the recovery".into(),
         until: Some(now + jiff::SignedDuration::from_secs(ASK_AGAIN_S)),
     })
 }
@@ -215,7 +215,10 @@ pub(super) fn fault(node: &Snapshot, now: Timestamp, cause: Cause, to: Move) -> 
                 .map(|rung| rung.title())
                 .collect::<Vec<_>>()
                 .join(", ");
-            quarantine(Ended::Spent, format!("{what}; tried in vain: {tried}"))
+            quarantine(
+                Ended::Spent,
+                format!("{what}; tried without success: {tried}"),
+            )
         }
         (None, Some(Hold::Later(why))) if begins => in_turn(now, why),
         (None, Some(hold)) if begins => Decision::Advance(
@@ -278,7 +281,7 @@ pub(super) fn summary(
         .map(|result| format!("gate {}: {}", result.gate, result.reason))
         .collect();
     if told.is_empty() {
-        "a required gate gave no result".into()
+        "a required gate has no result".into()
     } else {
         told.join("; ")
     }

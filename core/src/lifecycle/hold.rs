@@ -42,7 +42,7 @@ pub(super) fn begin(node: &Snapshot, now: Timestamp, step: Step, at: Timestamp) 
     match node.step(step).map(|view| &view.status) {
         None => Decision::Start(step),
         Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost) => {
-            wait(now, step.title(), "go on when this is done")
+            wait(now, step.title(), "continue after this step")
         }
         Some(StepStatus::Succeeded | StepStatus::Failed { .. } | StepStatus::Cancelled) => {
             Decision::Retry(step, at)

@@ -74,10 +74,15 @@ fn chosen(node: &Snapshot, now: Timestamp) -> Decision {
 /// handled. For any other drain, the person behind the drain decides when to end it.
 fn serve(node: &Snapshot, now: Timestamp) -> Decision {
     if node.held_back {
-        return Decision::Granted("it takes jobs again after its sweep".into());
+        return Decision::Granted("the node takes jobs again after the sweep".into());
     }
     let Some(out) = &node.scheduler else {
-        return rest(WaitReason::AtRest, "nothing: it serves", "nobody", "none");
+        return rest(
+            WaitReason::AtRest,
+            "nothing: the node is in service",
+            "nobody",
+            "none",
+        );
     };
     if let Some(unfit) = faults::unfit(node, now, out) {
         return unfit;
@@ -88,13 +93,13 @@ fn serve(node: &Snapshot, now: Timestamp) -> Decision {
         .map(|reason| format!(": {reason}"))
         .unwrap_or_default();
     let condition = format!(
-        "its scheduler to give it jobs again, which shows it {}{because}",
+        "the scheduler to give the node jobs again; the node's state there is {}{because}",
         out.state
     );
     rest(
         WaitReason::Scheduler,
         &condition,
-        "whoever drained it there",
+        "the owner of the drain",
         "none",
     )
 }

@@ -33,7 +33,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 fn verdict(node: &Snapshot) -> Move {
     let (Some(profile), Some(facts)) = (&node.profile, &node.facts) else {
         return Move::to(State::Quarantined)
-            .because("no hardware profile to hold the facts against");
+            .because("no hardware profile to compare the facts with");
     };
     let mut misses: Vec<String> = profile
         .misses(facts)
@@ -46,19 +46,19 @@ fn verdict(node: &Snapshot) -> Move {
     let quarantined = |why: String| Move::to(State::Quarantined).because(why);
     if node.unsanitised && node.claim.is_none() {
         return quarantined(
-            "unsanitised: its disks may hold data, and no wipe of them was verified".into(),
+            "unsanitised: the disks may hold data, and no wipe was verified".into(),
         );
     }
     if !node.disputed_parts.is_empty() {
         return quarantined(format!(
-            "its parts are not what was said: {}",
+            "the parts differ from the recorded ones: {}",
             node.disputed_parts.join("; ")
         ));
     }
     match misses.is_empty() {
         true => Move::to(State::Available),
         false => quarantined(format!(
-            "misses its hardware profile: {}",
+            "the hardware differs from the profile: {}",
             misses.join("; ")
         )),
     }

@@ -55,7 +55,7 @@ fn settled(node: &Snapshot) -> Decision {
         return Decision::Advance(Move::to(State::Validating).with(Effect::ForgetLive));
     }
     let reason = format!(
-        "the stack does not hold after a reboot: {}",
+        "the node differs from the stack after a reboot: {}",
         left.join(", ")
     );
     Decision::Advance(

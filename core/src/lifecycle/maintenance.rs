@@ -46,29 +46,29 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
                 .as_wished(node)
                 .with(Effect::ForgetLive),
         ),
-        Some(Wish::Maintain) => Decision::Granted("its maintenance goes on".into()),
+        Some(Wish::Maintain) => Decision::Granted("the maintenance continues".into()),
         Some(_) => rest(
             WaitReason::Person,
-            "a person to resume it",
+            "a person to resume the node",
             "operator",
-            "none until then",
+            "none until a person decides",
         ),
         None => match node.until {
             Some(until) if until <= now => {
-                Decision::Advance(resumed(node).because("its maintenance is over"))
+                Decision::Advance(resumed(node).because("the maintenance has ended"))
             }
             Some(until) => Decision::Wait(Wait {
                 reason: WaitReason::Maintenance,
-                condition: format!("its maintenance to end at {}", until.strftime("%F %T UTC")),
+                condition: format!("the maintenance to end at {}", until.strftime("%F %T UTC")),
                 owner: "operator".into(),
-                next_action: "resume by itself".into(),
+                next_action: "resume automatically".into(),
                 until: Some(until),
             }),
             None => rest(
                 WaitReason::Person,
-                "a person to resume it",
+                "a person to resume the node",
                 "operator",
-                "none until then",
+                "none until a person decides",
             ),
         },
     }

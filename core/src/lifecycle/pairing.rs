@@ -14,7 +14,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
     match wanted {
         Pairing::Hold => begin(node, now, Step::Hold, now),
         Pairing::Measure => begin(node, now, Step::Pair, now),
-        Pairing::Waits(what) => wait(now, what, "go on with its pool's pairs"),
+        Pairing::Waits(what) => wait(now, what, "continue the pool's pair run"),
         Pairing::Faulty(cause) => match measuring(node) {
             Some(step) => Decision::Cancel(step),
             None => match faults::taken_out(node, now, cause.clone()) {
@@ -32,7 +32,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
             Some(step) => Decision::Cancel(step),
             None => begin(node, now, Step::Admit, *at),
         },
-        Pairing::Back => Decision::Granted("it takes jobs again after its pool's pairs".into()),
+        Pairing::Back => Decision::Granted("the node takes jobs again after the pair run".into()),
     }
 }
 

@@ -62,16 +62,16 @@ fn awaited(node: &Snapshot, unsanitised: bool) -> (&'static str, String) {
             "muster node wipe {name}, muster node replace-parts {name} or muster node retire {name}"
         );
         return (
-            "a person to wipe it, replace its disks or retire it",
+            "a person to wipe the node, replace its disks or retire it",
             commands,
         );
     }
     if !node.disputed_parts.is_empty() {
         let commands = format!(
-            "muster node parts {name} shows them; then muster node replace-parts {name}, or muster node recover {name} once they are in"
+            "muster node parts {name} shows the parts; then muster node replace-parts {name}, or muster node recover {name} once the parts are in"
         );
         return (
-            "a person to say which parts are in it, or to retire it",
+            "a person to record its parts, or to retire the node",
             commands,
         );
     }
@@ -82,24 +82,24 @@ fn awaited(node: &Snapshot, unsanitised: bool) -> (&'static str, String) {
         .is_some_and(|reason| reason.contains(TO_MAKER))
     {
         let commands = format!(
-            "muster node rma {name} is for its maker; then muster node replace-parts {name}"
+            "muster node rma {name} writes the archive for the maker; then muster node replace-parts {name}"
         );
         return (
-            "a person to have its parts replaced, or to release it",
+            "a person to replace its parts, or to release the node",
             commands,
         );
     }
     match node.claim {
         Some(_) => (
-            "a person to recover, release or retire it",
+            "a person to recover, release or retire the node",
             format!(
-                "muster node gates {name} --failed says what failed; once it is mended or waived muster node recover {name}, else muster claim release"
+                "muster node gates {name} --failed shows the failed gates; after a repair or waiver muster node recover {name}, else muster claim release"
             ),
         ),
         None => (
-            "a person to recover, wipe or retire it",
+            "a person to recover, wipe or retire the node",
             format!(
-                "muster node recover {name} once it is mended, else muster node wipe {name} or muster node retire {name}"
+                "muster node recover {name} after a repair, else muster node wipe {name} or muster node retire {name}"
             ),
         ),
     }

@@ -91,7 +91,7 @@ fn leave_rung(moved: Move, at: usize, went: Vec<Tried>) -> Decision {
 
 fn stop_ladder(node: &Snapshot, now: Timestamp, went: Vec<Tried>) -> Decision {
     let stopped = Move::to(State::Quarantined)
-        .because("its recovery was stopped on request")
+        .because("the recovery was stopped on request")
         .with(Effect::Stopped);
     let how = Ended::Stopped;
     leave_cluster(node, now, stopped.on(Ladder::End { how, went }))
@@ -147,7 +147,7 @@ fn run_rung(node: &Snapshot, now: Timestamp, rung: Rung) -> RungState {
         Decision::Advance(moved)
             if moved == done && rung == Rung::RestartServices && needs_reboot(&node) =>
         {
-            RungState::Failed("its stack waits for a reboot, and nothing was started".into())
+            RungState::Failed("the stack needs a reboot first, and no service was started".into())
         }
         Decision::Advance(moved) if moved == done => RungState::Done,
         Decision::Advance(Move {
@@ -179,7 +179,7 @@ fn run_rung(node: &Snapshot, now: Timestamp, rung: Rung) -> RungState {
 }
 
 fn spent(recovery: &Recovery, next: &str) -> String {
-    format!("{}; its recovery did not help, {next}", recovery.cause.what)
+    format!("{}; the recovery did not help, {next}", recovery.cause.what)
 }
 
 fn end_ladder(

@@ -14,7 +14,7 @@ pub(super) fn decide(node: &Snapshot) -> Decision {
         ),
         _ => rest(
             WaitReason::AtRest,
-            "nothing: it is retired",
+            "nothing: the node is retired",
             "nobody",
             "none",
         ),

@@ -137,9 +137,9 @@ impl Step {
             Self::BootLive => "the boot's report and the BMC's power state",
             Self::PowerOff | Self::PowerOn | Self::PowerCycle => "the BMC's power state",
             Self::BootDisk | Self::Reboot | Self::RebootTest => "the node's boot id",
-            Self::Inventory | Self::Adopt | Self::Drift => "another look at the node",
-            Self::RotateBmc => "which of the two passwords the BMC takes",
-            Self::Firmware | Self::FirmwareLook => "what its BMC says of firmware and BIOS",
+            Self::Inventory | Self::Adopt | Self::Drift => "another check of the node",
+            Self::RotateBmc => "a login with each of the BMC's two passwords",
+            Self::Firmware | Self::FirmwareLook => "the BMC's report of firmware and BIOS",
             Self::WriteImage
             | Self::Converge
             | Self::Recheck
@@ -147,7 +147,7 @@ impl Step {
             | Self::GatesAfterReboot
             | Self::Sweep
             | Self::Wipe => "the job's spool on the node",
-            Self::Pair => "another measurement of the two",
+            Self::Pair => "another measurement of the pair",
             Self::Admit | Self::Drain | Self::Remove | Self::Hold => {
                 "the scheduler's own view of the node"
             }
@@ -173,15 +173,15 @@ impl Step {
             Self::Remove => "remove from the scheduler",
             Self::Wipe => "wipe the disks",
             Self::Adopt => "log in for the first time",
-            Self::Drift => "look at the drift",
+            Self::Drift => "check the drift",
             Self::PowerOn => "power on",
             Self::PowerCycle => "cycle the power",
             Self::Sweep => "run the sweep",
             Self::RotateBmc => "change the BMC's password",
-            Self::Hold => "hold it back from jobs",
+            Self::Hold => "hold the node back from jobs",
             Self::Pair => "measure with another node",
             Self::Firmware => "set firmware and BIOS",
-            Self::FirmwareLook => "look at firmware and BIOS",
+            Self::FirmwareLook => "read firmware and BIOS",
         }
     }
 }

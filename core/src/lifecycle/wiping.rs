@@ -21,12 +21,11 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         return Decision::Wait(Wait {
             reason: WaitReason::UndoWindow,
             condition: format!(
-                "the time to be over in which the release can be undone: the disks are kept until {until:.0}"
+                "the undo window of the release to end: the disks are kept until {until:.0}"
             ),
             owner: "muster".into(),
             next_action:
-                "boot the live image and wipe the disks; `muster claim undo` takes the node back"
-                    .into(),
+                "boot the live image and wipe the disks; `muster claim undo` keeps the node".into(),
             until: Some(until),
         });
     }
@@ -62,7 +61,8 @@ fn nameless(node: &Snapshot) -> Option<String> {
         .filter(|disk| disk.serial.is_none())
         .map(|disk| disk.name.as_str())
         .collect();
-    let why = "no permit can name it, so it cannot be wiped; take it out or set its serial";
+    let why =
+        "a permit cannot name the disk, so a wipe is impossible; remove the disk or set its serial";
     (!names.is_empty()).then(|| format!("disk {} has no serial: {why}", names.join(", ")))
 }
 
@@ -80,7 +80,7 @@ fn undone(node: &Snapshot) -> Decision {
     Decision::Advance(match node.steps.is_empty() {
         true => Move::to(State::Validating).because("the release was undone"),
         false => {
-            Move::to(State::Quarantined).because("its release was undone after the wipe had begun")
+            Move::to(State::Quarantined).because("the release was undone after the wipe began")
         }
     })
 }

@@ -48,7 +48,7 @@ impl Out {
         }
         (self.unmended >= most_unmended(self.held)).then(|| {
             format!(
-                "{} failed the same way within the week, and are not mended",
+                "{} failed the same way within the week, and are not repaired",
                 others(self.unmended)
             )
         })
@@ -90,17 +90,17 @@ pub fn may_begin(policy: &RecoveryPolicy, cause: &Cause, seen: Seen) -> Result<(
     let of = &cause.signature;
     if let Some(others) = seen.fleet.too_many() {
         return Err(Hold::Fleet(format!(
-            "{others} ({of}): it is the fleet, not the node"
+            "{others} ({of}): the cause is in the fleet, not the node"
         )));
     }
     if let Some(others) = seen.pool.too_many() {
         return Err(Hold::Pool(format!(
-            "{others} of its pool ({of}): it is the pool, not the node"
+            "{others} of its pool ({of}): the cause is in the pool, not the node"
         )));
     }
     if seen.on_node >= policy.per_node {
         let why = format!(
-            "it was recovered {} times within {} hours",
+            "the node was recovered {} times within {} hours",
             seen.on_node, policy.within_h
         );
         return Err(Hold::Node(why));
@@ -124,10 +124,10 @@ pub fn may_go_on(cause: &Cause, seen: Seen) -> Result<(), Hold> {
     match (cause.asked, seen.fleet.open, seen.pool.open) {
         (true, ..) | (false, false, false) => Ok(()),
         (false, true, _) => Err(Hold::Fleet(format!(
-            "the breaker of {of} is open: it is the fleet, not the node"
+            "the breaker of {of} is open: the cause is in the fleet, not the node"
         ))),
         (false, false, true) => Err(Hold::Pool(format!(
-            "the breaker of {of} is open for its pool: it is the pool, not the node"
+            "the breaker of {of} is open for its pool: the cause is in the pool, not the node"
         ))),
     }
 }

@@ -86,7 +86,7 @@ impl Cause {
     pub fn health(unfit: &Unfit) -> Self {
         Self {
             signature: format!("gate:{}", unfit.gate),
-            what: format!("its health check had it drained: {}", unfit.describe()),
+            what: format!("drained by its health check: {}", unfit.describe()),
             answers: true,
             asked: false,
             action: unfit.action,
@@ -124,7 +124,7 @@ impl Cause {
 
     /// Builds the cause for a recovery requested by a person.
     pub fn asked(reason: Option<&str>) -> Self {
-        let what = reason.unwrap_or("asked for").to_owned();
+        let what = reason.unwrap_or("requested").to_owned();
         Self {
             signature: "asked".into(),
             what,

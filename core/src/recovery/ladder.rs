@@ -81,8 +81,10 @@ impl Recovery {
         match rung {
             _ if rung.needs_answers() && !self.cause.answers => Some("the system does not answer"),
             _ if rung.installs() && means.held => Some(HELD),
-            Rung::PowerCycle if !means.bmc => Some("it has no BMC: a person presses its button"),
-            Rung::Reimage if means.protected => Some("it is protected"),
+            Rung::PowerCycle if !means.bmc => {
+                Some("the node has no BMC: a person must press the power button")
+            }
+            Rung::Reimage if means.protected => Some("the node is protected"),
             Rung::Collect
             | Rung::RestartServices
             | Rung::Reboot

@@ -60,12 +60,12 @@ impl Rung {
     /// Returns the text shown to users.
     pub fn title(self) -> &'static str {
         match self {
-            Self::Collect => "look at its parts",
-            Self::RestartServices => "restart what is dead",
+            Self::Collect => "check the parts",
+            Self::RestartServices => "restart failed services",
             Self::Reboot => "reboot",
             Self::PowerCycle => "power cycle",
             Self::Reimage => "re-image",
-            Self::Rma => "return it to its maker",
+            Self::Rma => "return to the maker",
         }
     }
 }

@@ -90,7 +90,7 @@ pub async fn finish(
         groups: &groups,
     };
     let (user, disabled) = db::users::set_vouched(&mut tx, vouched, now).await?;
-    ensure!(!disabled, "{name} is kept out by an administrator");
+    ensure!(!disabled, "{name} is disabled by an administrator");
     let session = sessions::open(&mut tx, app, headers, user).await?;
     let event = NewEvent::new(
         now,

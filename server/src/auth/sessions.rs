@@ -56,7 +56,7 @@ pub async fn sign_in(
         )),
         Some(user) if !right => Some(format!("wrong password of {}", user.name)),
         Some(user) if user.disabled => {
-            Some(format!("{} is kept out by an administrator", user.name))
+            Some(format!("{} is disabled by an administrator", user.name))
         }
         Some(user) if !break_glass::admits(&mut tx, app, user).await? => Some(format!(
             "the local administrator {} is not armed",

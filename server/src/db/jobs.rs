@@ -360,7 +360,7 @@ pub async fn show_leased(
              SELECT n.id, told.title FROM unnest($1::uuid[], $2::text[]) AS told (job, title)
              JOIN jobs j ON j.id = told.job JOIN nodes n ON n.id = j.node_id AND n.visit = j.visit
              FOR UPDATE OF n SKIP LOCKED)
-         UPDATE nodes SET waiting_for = free.title, waiting_since = $3, waiting_reason = $4, next_action = 'go on when this is done: ' || free.title
+         UPDATE nodes SET waiting_for = free.title, waiting_since = $3, waiting_reason = $4, next_action = 'continue after this step: ' || free.title
          FROM free WHERE nodes.id = free.id",
         &ids,
         &titles,

@@ -37,7 +37,7 @@ pub async fn notice(
     };
     tracing::error!(
         because,
-        "the database is older than what others remember: caution mode"
+        "caution mode: the database is older than the records of an agent or a node"
     );
     db::events::insert_noted(conn, NewEvent::new(now, "muster", kind, because.to_owned())).await
 }
@@ -60,7 +60,7 @@ pub async fn confirm(
             "This caution is over, or another one holds now; look again.",
         ));
     }
-    let message = "its permit is of before the database was put back".to_owned();
+    let message = "the permit was issued before the database was restored".to_owned();
     let failure = Failure {
         code: FailureCode::PutBack,
         message,

@@ -103,7 +103,7 @@ async fn find_caution(
         reason: WaitReason::Caution,
         condition: format!("caution mode: {}", caution.because),
         owner: "an administrator".into(),
-        next_action: format!("{} once `muster caution confirm` was run", step.title()),
+        next_action: format!("{} after `muster caution confirm`", step.title()),
         until: None,
     }))
 }

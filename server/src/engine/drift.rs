@@ -35,10 +35,7 @@ pub(super) async fn record_items(
     let (name, before) = db::drift::set_items(conn, job.node, count).await?;
     let (kind, summary) = match (before.unwrap_or(0), count) {
         (before, now) if before == now => return Ok(()),
-        (_, 0) => (
-            "drift.resolved",
-            format!("{name} is as its stack says again"),
-        ),
+        (_, 0) => ("drift.resolved", format!("{name} matches its stack again")),
         (_, 1) => (
             "drift.found",
             format!("{name} differs from its stack: {}", items[0]),

@@ -44,7 +44,7 @@ pub(super) async fn advance(
             conn,
             node,
             wish,
-            &format!("it came too late, the node is {}", to.to),
+            &format!("too late: the node is {}", to.to),
             now,
         )
         .await?;
@@ -96,7 +96,10 @@ async fn record_adoption(
         .as_ref()
         .map_or(0, |profile| profile.power_max_w);
     db::power::reserve(conn, node.id, i32::try_from(watts).unwrap_or(i32::MAX)).await?;
-    let summary = format!("{} was adopted as it is and is held by {claim}", node.name);
+    let summary = format!(
+        "{} was adopted unchanged and is bound to {claim}",
+        node.name
+    );
     let event =
         NewEvent::node(now, "muster", "claim.created", node.id, summary).under(node.operation);
     db::events::insert(conn, event.with(json!({ "claim": claim }))).await
@@ -174,9 +177,12 @@ pub(super) async fn refuse_wish(
         return Ok(());
     };
     let why = if wait.reason == WaitReason::AtRest {
-        format!("it is {}", node.state)
+        format!("the node is {}", node.state)
     } else {
-        format!("it is {} and waits for {}", node.state, wait.condition)
+        format!(
+            "the node is {} and waits for {}",
+            node.state, wait.condition
+        )
     };
     db::lifecycle::drop_wish(conn, node.id).await?;
     refuse(conn, node, wish, &why, now).await
@@ -224,7 +230,7 @@ pub(super) async fn refuse(
     why: &str,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let summary = format!("{} was not granted: {why}", wish.as_str());
+    let summary = format!("{} was refused: {why}", wish.as_str());
     if let Some(operation) = node.operation {
         let state = match node.stop {
             true => OperationState::Cancelled,

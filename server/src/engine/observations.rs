@@ -140,8 +140,7 @@ async fn record_rotation(
         return Ok(());
     };
     if db::bmc_passwords::promote(conn, &account, now).await? {
-        let summary =
-            format!("the password of {account} was changed, and the BMC was seen to take it");
+        let summary = format!("the password of {account} was changed, and the BMC accepts it");
         let event =
             NewEvent::node(now, "muster", "bmc.rotated", job.node, summary).under(job.operation);
         db::events::insert(conn, event).await?;

@@ -107,7 +107,7 @@ async fn notice_older_database(
         && matches!(job.step, Step::WriteImage | Step::Wipe)
     {
         let because = format!(
-            "A node says so of {}: {}.",
+            "Node {} has worked for a later epoch: {}.",
             job.node,
             short(&failure.message)
         );
@@ -197,8 +197,7 @@ async fn explain_gates(
 ) -> Result<Result<Vec<GateResult>, Failure>, Error> {
     let (suite, _) = db::specs::suite_of(conn, job.node, job.step, job.operation).await?;
     let Some(suite) = suite else {
-        let gone =
-            "the suite was removed while its gates ran: nothing says what they are held against";
+        let gone = "the suite was removed during the run, so the results have no limits";
         return Ok(Err(Failure {
             code: FailureCode::SuiteGone,
             message: gone.to_owned(),
@@ -231,7 +230,7 @@ async fn record_stale(
         Outcome::Cancelled => "stopped".to_owned(),
     };
     let summary = format!(
-        "attempt {} was replaced and said afterwards: {sentence}",
+        "attempt {} was replaced and reported later: {sentence}",
         report.attempt
     );
     let actor = format!("agent:{}", reporter.name);

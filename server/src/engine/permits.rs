@@ -38,11 +38,11 @@ pub async fn redeem(
     }
     let row = db::permits::lock(conn, request.permit).await?;
     let verdict = match &row {
-        None => Err("there is no such permit".to_owned()),
+        None => Err("the permit does not exist".to_owned()),
         // The agent has not yet received the stop. Power permits are still granted, because a
         // started power change must be completed.
         Some(row) if (job.cancel || row.stop) && row.kind != PermitKind::Power => {
-            Err("its job is to stop".to_owned())
+            Err("the job is being cancelled".to_owned())
         }
         Some(row) => fits(row, request, now),
     };
@@ -80,25 +80,25 @@ fn fits(row: &PermitRow, request: &RedeemPermit, now: Timestamp) -> Result<Permi
     }
     if row.epoch != row.node_epoch {
         return Err(format!(
-            "the permit is of assignment epoch {}, the node is at {}",
+            "the permit has assignment epoch {}, the node has {}",
             row.epoch, row.node_epoch
         ));
     }
     if !matches!(row.operation_state.as_str(), "queued" | "running") {
-        return Err(format!("its operation is {}", row.operation_state));
+        return Err(format!("the operation is {}", row.operation_state));
     }
     if row.node_protected && kind != PermitKind::Power {
         return Err("the node is protected".into());
     }
     if row.void {
-        return Err("it is of before the database was put back".into());
+        return Err("the permit was issued before the database was restored".into());
     }
     if now > row.expires_at {
-        return Err(format!("it expired at {}", row.expires_at));
+        return Err(format!("the permit expired at {}", row.expires_at));
     }
     match (kind, &request.challenge) {
         (PermitKind::Power, None) => Ok(kind),
-        (PermitKind::Power, Some(_)) => Err("a power permit takes no challenge".into()),
+        (PermitKind::Power, Some(_)) => Err("a power permit accepts no challenge".into()),
         (PermitKind::Image | PermitKind::Wipe, None) => {
             Err("the node's challenge is missing".into())
         }
@@ -128,7 +128,7 @@ fn challenge_fits(
         );
         let known = known.unwrap_or_default();
         return Err(format!(
-            "the machine that asks is in the chassis {asked}, the node was last seen in {known}"
+            "the requesting machine is in the chassis {asked}, the node was last seen in {known}"
         ));
     }
     let permitted = row.disk_serials.as_deref().unwrap_or_default();

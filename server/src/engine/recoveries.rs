@@ -170,7 +170,7 @@ async fn begin(
     let rungs = left.as_slice();
     let id = db::recoveries::insert(conn, node.id, cause, rungs, now).await?;
     let plan = match rungs {
-        [] => "no rung: it is quarantined".to_owned(),
+        [] => "no rung: the node is quarantined".to_owned(),
         rungs => rungs
             .iter()
             .map(|rung| rung.title())
@@ -180,9 +180,9 @@ async fn begin(
     let asked = cause
         .action
         .filter(|_| shortened)
-        .map(|action| format!(" (the driver asks for: {})", action.as_str()));
+        .map(|action| format!(" (the driver recommends: {})", action.as_str()));
     let summary = format!(
-        "{}: a recovery begins for {} ({}): {plan}{}",
+        "{}: recovery started for {} ({}): {plan}{}",
         node.name,
         cause.signature,
         cause.what,
@@ -231,10 +231,10 @@ async fn end(
     db::recoveries::climb(conn, recovery, None, went, Some(how), now).await?;
     let result = match how {
         Ended::Recovered => "recovered: every gate passes",
-        Ended::Spent => "its recovery ends: no rung is left",
-        Ended::HeldBack => "its recovery is held back",
-        Ended::Stopped => "its recovery is stopped",
-        Ended::Failed => "its recovery fails",
+        Ended::Spent => "recovery ended: no rung is left",
+        Ended::HeldBack => "recovery held back",
+        Ended::Stopped => "recovery stopped",
+        Ended::Failed => "recovery failed",
     };
     let event = NewEvent::node(
         now,

@@ -42,7 +42,7 @@ pub async fn begin(
 ) -> Result<bool, Error> {
     let (operation, now, epoch) = (new.id, new.now, given.epoch + 1);
     if let Some(former) = given.former {
-        let message = format!("overtaken by release (operation {operation})");
+        let message = format!("replaced by a release (operation {operation})");
         db::operations::end(conn, former, OperationState::Cancelled, &message, now).await?;
     }
     if !db::claims::set_releasing(conn, given.claim, epoch, given.undo_until, now).await? {

@@ -125,7 +125,7 @@ async fn take_over(
         actor: &one.actor,
         request_id: one.request_id.as_deref(),
     };
-    let summary = format!("{went} is released: the claim {claim} has {came} in its place");
+    let summary = format!("{went} is released: the claim {claim} now has {came}");
     release(conn, one, &given, by, summary, now).await
 }
 
@@ -144,7 +144,7 @@ pub async fn give_back(
 ) -> Result<(), Error> {
     let (came, kept) = (&one.coming_node_name, &one.node_name);
     let message = format!(
-        "{why}; {} keeps {kept}, and {came} is given back",
+        "{why}; {} keeps {kept}, and {came} is released",
         one.claim_name
     );
     db::operations::end(
@@ -163,8 +163,7 @@ pub async fn give_back(
         former: one.coming_operation,
         undo_until: None,
     };
-    let summary =
-        format!("{came} is given back: it is not to take the place of {kept} any more ({why})");
+    let summary = format!("{came} is released and no longer replaces {kept} ({why})");
     release(conn, one, &given, by, summary, now).await
 }
 
@@ -202,7 +201,7 @@ async fn release(
 async fn part(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
     db::replacements::let_go(conn, one.coming, now).await?;
     let summary = format!(
-        "{} keeps {}: {} did not come to take its place, and is held by {} until that is released",
+        "{} keeps {}: {} failed to replace it, and stays bound to {} until released",
         one.claim_name, one.node_name, one.coming_node_name, one.coming_name
     );
     for node in [one.node, one.coming_node] {

@@ -284,7 +284,7 @@ async fn persist_cancel(
         reason: WaitReason::StepStops,
         condition: format!("the running step to stop: {}", step.title()),
         owner: "agent".into(),
-        next_action: "go on once it has stopped".into(),
+        next_action: "continue after the stop".into(),
         until: None,
     };
     let soon = now + SignedDuration::from_secs(1);

@@ -117,7 +117,7 @@ pub(super) async fn record_use(
             continue;
         };
         let summary = format!(
-            "gate {} ends as {} and is waived until {}: {} ({} asked, {} agreed)",
+            "gate {} ends as {} and is waived until {}: {} (requested by {}, approved by {})",
             result.gate,
             result.verdict.as_str(),
             waived.until.strftime("%F %H:%M UTC"),

@@ -176,7 +176,7 @@ async fn insert(
     };
     db::tokens::insert(conn, row).await?;
     db::tokens::set_owner(conn, row.id, owner).await?;
-    let summary = format!("token {} made with the role {}", row.name, row.role);
+    let summary = format!("token {} created with the role {}", row.name, row.role);
     let event = actor.event(row.created_at, "token.created", None, summary);
     let detail = json!({ "token": row.id, "made_by": actor.token });
     db::events::insert(conn, event.with(detail)).await
@@ -255,7 +255,7 @@ async fn revoke_token(
             let with = if ended.id == row.id {
                 String::new()
             } else {
-                format!(" with {}, which it comes from", row.name)
+                format!(" together with token {}", row.name)
             };
             let event = actor.event(
                 now,

@@ -28,12 +28,12 @@ pub async fn disable(
         if actor.person == format!("user:{}", person.name) {
             return Err(Error::conflict(
                 "oneself",
-                "Nobody keeps themselves out: ask another administrator.",
+                "You cannot disable yourself: ask another administrator.",
             ));
         }
         let now = app.clock.now();
         if db::users::disable(conn, person.id, &actor.name, now).await? {
-            let summary = format!("{} keeps {} out", actor.name, person.name);
+            let summary = format!("{} disabled {}", actor.name, person.name);
             let event = actor
                 .event(now, "user.disabled", None, summary)
                 .with(json!({ "user": person.name }));
@@ -57,7 +57,7 @@ pub async fn enable(
     writing::once(app, actor, idempotency, &(), async |conn| {
         let person = find(conn, key).await?;
         if db::users::enable(conn, person.id).await? {
-            let summary = format!("{} lets {} in again", actor.name, person.name);
+            let summary = format!("{} enabled {}", actor.name, person.name);
             let event = actor.event(app.clock.now(), "user.enabled", None, summary);
             db::events::insert(conn, event.with(json!({ "user": person.name }))).await?;
         }

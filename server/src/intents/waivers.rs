@@ -239,7 +239,7 @@ pub async fn request(
         let row = db::waivers::lock(conn, waiver.id).await?;
         let row = row
             .ok_or_else(|| Error::internal(anyhow::anyhow!("a newly written waiver is missing")))?;
-        let summary = format!("{} asks for {}: {}", actor.name, describe(&row), row.reason);
+        let summary = format!("{} requests {}: {}", actor.name, describe(&row), row.reason);
         db::events::insert(conn, event(app, actor, "waiver.requested", &row, summary)).await?;
         Ok(Effect::Done(
             Answer::ok(&object(row, now)?)?.status(StatusCode::CREATED),

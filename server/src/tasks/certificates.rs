@@ -42,7 +42,7 @@ pub async fn tell_late(app: &App) -> Result<(), Error> {
                 late.name, late.site_name
             ),
             false => format!(
-                "agent {} of {} has not renewed its certificate, which ends at {ends:.0}: its log says why",
+                "agent {} of {} has not renewed its certificate, which ends at {ends:.0}: see the agent's log",
                 late.name, late.site_name
             ),
         };

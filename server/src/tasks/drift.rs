@@ -12,7 +12,7 @@ use crate::error::Error;
 
 /// Time between two drift checks of a node.
 const PERIOD: SignedDuration = SignedDuration::from_hours(24);
-const REASON: &str = "the daily look";
+const REASON: &str = "the daily drift check";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
     looks::run(app, Wish::CheckDrift, cancel, |app, after| async move {

@@ -83,7 +83,7 @@ pub async fn expire(app: &App) -> Result<(), Error> {
         // The result of the job is unknown. The next agent observes the node first, and until then
         // the operation's state is `unknown`.
         let summary = format!(
-            "the agent was not heard of; how {} ended is unknown, {} will tell",
+            "the agent stopped reporting; the outcome of {} is unknown, and {} will show it",
             job.step,
             job.step.observation()
         );

@@ -106,7 +106,7 @@ async fn ask(app: &App, name: &str, wish: Wish, reason: &str) -> Result<bool, Er
     };
     db::operations::insert(&mut tx, &operation).await?;
     db::nodes::set_wish(&mut tx, node.id, wish, Some(reason), id, now).await?;
-    let summary = format!("{name} was asked to {wish}: {reason}");
+    let summary = format!("{name}: {wish} requested: {reason}");
     let event =
         NewEvent::node(now, "muster", "node.action_requested", node.id, summary).under(Some(id));
     db::events::insert(

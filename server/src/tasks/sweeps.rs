@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::db;
 use crate::error::Error;
 
-const REASON: &str = "its pool's sweep";
+const REASON: &str = "the pool's periodic sweep";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
     looks::run(app, Wish::Sweep, cancel, |app, after| async move {

@@ -253,7 +253,7 @@ async fn send_requested(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(),
             Some(message) => receiver.send(app, &message, row).await.0,
             None => DeliveryRow {
                 state: DeliveryState::Failed,
-                error: Some("the history has it no more".into()),
+                error: Some("the event is no longer in the history".into()),
                 ..row
             },
         };
@@ -357,10 +357,10 @@ async fn record_failure(
         .filter(|_| tried.attempt > 1)
         .map_or(now, |at| at.to_jiff());
     let because = match tried.status {
-        Some(410) => "the receiver says that it is gone (410)".to_owned(),
+        Some(410) => "the receiver is gone (410)".to_owned(),
         _ if now.duration_since(since) >= PATIENCE => {
             format!(
-                "event {} was not taken for a day, {} times: {error}",
+                "event {} was not accepted for a day, {} attempts: {error}",
                 tried.seq.unwrap_or_default(),
                 tried.attempt
             )

@@ -169,7 +169,7 @@ async fn protection_stops_what_destroys_at_the_last_moment() {
     world.protect("n1", true).await;
     world.agent.work(&boot).await.unwrap();
     let why = world.admin.get("/v1/nodes/n1/why").await.expect(200).body;
-    assert_eq!(why["waiting_for"], "its protection to be cleared");
+    assert_eq!(why["waiting_for"], "the node's protection to be removed");
     // After it began: its permit is refused.
     let job = world.until_leased("n2", "write_image").await;
     world.protect("n2", true).await;

@@ -181,7 +181,7 @@ async fn a_maintenance_with_an_end_ends_by_itself() {
             json!(hours(4)),
             "its end is what counts, not the default"
         );
-        assert_eq!(node["status"]["why"]["next_action"], "resume by itself");
+        assert_eq!(node["status"]["why"]["next_action"], "resume automatically");
     }
     // Asked again, it is the new end.
     world

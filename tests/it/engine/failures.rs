@@ -10,7 +10,7 @@ async fn a_node_with_too_little_memory_is_quarantined_with_the_sentence() {
     world.machine("n1", |machine| machine.memory_mib = 1024);
     world.settle().await;
     assert_eq!(world.states("n1").await, ["inspecting", "quarantined"]);
-    let sentence = "misses its hardware profile: memory: wanted 1800 MiB, found 1024 MiB";
+    let sentence = "the hardware differs from the profile: memory: wanted 1800 MiB, found 1024 MiB";
     assert_eq!(world.value("n1", "reason").await.unwrap(), sentence);
     let why = world.admin.get("/v1/nodes/n1/why").await.expect(200);
     assert!(why.text.contains(sentence), "{}", why.text);

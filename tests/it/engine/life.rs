@@ -117,7 +117,7 @@ async fn what_a_node_waits_for_is_told_at_every_moment() {
         why(&world).await
     );
     let job = world.until_leased("n1", "boot_live").await;
-    let leased = "it waits for boot the live image (agent must act)";
+    let leased = "waiting for: boot the live image (agent must act)";
     assert!(
         why(&world).await.contains(leased),
         "at once, not with the next turn: {}",

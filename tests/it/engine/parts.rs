@@ -141,11 +141,11 @@ async fn what_was_said_and_what_is_seen_must_fit() {
     let reason = world.value("n1", "reason").await.unwrap();
     assert_eq!(
         reason,
-        "its parts are not what was said: disk DATA-n1 was replaced by NEW-n1 and is still there"
+        "the parts differ from the recorded ones: disk DATA-n1 was replaced by NEW-n1 and is still there"
     );
     let next = world.value("n1", "next_action").await.unwrap();
     assert!(
-        next.starts_with("muster node parts n1 shows them"),
+        next.starts_with("muster node parts n1 shows the parts"),
         "{next}"
     );
     // Done with another disk than the one that was said.

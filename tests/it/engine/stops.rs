@@ -238,7 +238,8 @@ async fn an_outcome_nobody_heard_is_unknown_until_it_was_looked_at() {
         (operation["state"].as_str(), operation["done"].as_bool()),
         (Some("unknown"), Some(false))
     );
-    let told = "how write_image ended is unknown, the job's spool on the node will tell";
+    let told =
+        "the outcome of write_image is unknown, and the job's spool on the node will show it";
     assert!(
         operation["progress"]["message"]
             .as_str()
@@ -248,7 +249,7 @@ async fn an_outcome_nobody_heard_is_unknown_until_it_was_looked_at() {
     );
     let why = world.admin.get("/v1/nodes/n1/why").await.expect(200).text;
     assert!(
-        why.contains("the job's spool on the node to tell how this ended: write the image"),
+        why.contains("the job's spool on the node to show how this step ended: write the image"),
         "{why}"
     );
     let events = world

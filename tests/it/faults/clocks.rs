@@ -142,6 +142,6 @@ async fn an_agents_clock_that_is_wrong_changes_nothing_and_is_told() {
             .cancel
     );
     let right =
-        "agent.clock_restored: the clock of the machine of agent first is right again".to_owned();
+        "agent.clock_restored: the clock of the machine of agent first is correct again".to_owned();
     assert_eq!(told().await, (0, vec![wrong, right]));
 }

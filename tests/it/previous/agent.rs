@@ -217,7 +217,7 @@ async fn hold_back(site: &mut Site) {
         let told = site
             .sql("SELECT summary FROM events WHERE kind = 'step.unreadable'")
             .await;
-        let why = "n1: power_cycle waits for an agent that knows this order: a1 of lab";
+        let why = "n1: power_cycle waits for an agent that supports this order: a1 of lab";
         told.iter().any(|line| line.starts_with(why))
     })
     .await;

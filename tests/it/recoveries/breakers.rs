@@ -138,7 +138,7 @@ async fn a_node_that_fails_again_and_again_is_left_to_a_person() {
         .expect(200)
         .text;
     assert!(
-        timeline.contains("it was recovered 2 times within 168 hours"),
+        timeline.contains("the node was recovered 2 times within 168 hours"),
         "{timeline}"
     );
     // Through its gates it comes back, and a person is not bound by what went before.
@@ -223,7 +223,7 @@ async fn nodes_that_fail_alike_days_apart_are_the_fleet_too() {
     let breakers = world.admin.get("/v1/breakers").await.expect(200).body;
     let because = breakers["items"][0]["because"].as_str().unwrap();
     assert!(
-        because.contains("3 other nodes failed the same way within the week, and are not mended"),
+        because.contains("3 other nodes failed the same way within the week, and are not repaired"),
         "{because}"
     );
     // A person who has looked begins the count anew.

@@ -133,7 +133,7 @@ async fn a_node_that_fails_its_sweep_is_drained_recovered_and_serves_again() {
     }
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
     assert!(
-        page.contains("id=\"recovery\"") && page.contains("restart what is dead"),
+        page.contains("id=\"recovery\"") && page.contains("restart failed services"),
         "{page}"
     );
     // Not again before its time.

@@ -100,7 +100,7 @@ impl Noun {
                 Can::Get => {
                     let (shown, told) = (
                         format!("Show {one} by name"),
-                        format!("Tell everything about {one}"),
+                        format!("Show all details of {one}"),
                     );
                     command
                         .subcommand(verb("get", shown, read::GetArgs::augment_args))
@@ -112,15 +112,14 @@ impl Noun {
                     read::GetArgs::augment_args,
                 )),
                 Can::Write => {
-                    let created = format!("Create {one}; refused when there is one of that name");
-                    let set = format!("Create {one}, or change what is named of it");
+                    let created = format!("Create {one}; fails if the name is taken");
+                    let set = format!("Create {one}, or change the given values");
                     command
                         .subcommand(verb("create", created, write::CreateArgs::augment_args))
                         .subcommand(verb("set", set, write::SetArgs::augment_args))
                 }
                 Can::Delete => {
-                    let removed =
-                        format!("Remove {one}; refused while another object refers to it");
+                    let removed = format!("Remove {one}; fails while another object refers to it");
                     command.subcommand(verb("delete", removed, write::DeleteArgs::augment_args))
                 }
             };

@@ -42,7 +42,7 @@ pub(super) const NOUNS: &[Noun] = &[
         collection: "claims",
         about: "Claims: bind nodes to pools, release nodes",
         can: &[Can::Pages, Can::Get],
-        parameters: &[("pool", "Only those of this pool")],
+        parameters: &[("pool", "Only claims of this pool")],
         columns: &[
             NAME,
             Column::new("POOL", "/spec/pool", Form::Text),
@@ -65,7 +65,7 @@ pub(super) const NOUNS: &[Noun] = &[
         about: "Operations: requested work and its progress",
         can: &[Can::Pages],
         parameters: &[
-            ("node", "Only those of this node"),
+            ("node", "Only operations of this node"),
             (
                 "state",
                 "queued, running, succeeded, failed, cancelled or unknown",
@@ -320,7 +320,7 @@ pub(super) const NOUNS: &[Noun] = &[
         can: &[Can::Pages, Can::Show],
         parameters: &[(
             "node",
-            "Only those that are for this node, its rack, or the pool that has claimed it",
+            "Only waivers of this node, its rack, or the pool of its claim",
         )],
         columns: &[
             ID.narrow(),

@@ -151,7 +151,7 @@ fn a_bad_path_between_good_nodes_is_the_edges_fault() {
     let told = found.sentences(&["a", "b", "c", "d", "e", "f"].map(String::from));
     assert_eq!(
         told,
-        ["b and f fail with each other and pass with others: look at what lies between the two"]
+        ["b and f fail with each other and pass with others: check the path between the two"]
     );
     assert!(!found.clean());
 }

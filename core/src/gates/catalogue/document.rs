@@ -9,13 +9,14 @@ use super::{Metric, Parser};
 fn document() -> String {
     let mut text = String::from(
         "# Parsers\n\n\
-         What a gate can ask for, with the unit that it must ask in. Generated from `core/src/gates/catalogue`: `UPDATE_DOCS=1 cargo nextest run -p muster-core document`\n\
-         writes it anew.\n\n\
-         A parser reads an answer whole or not at all: another version, another root, a number that is none, fewer GPUs than it says there are, is an error, and\n\
-         an error is never a pass. What a card or a version does not tell (`N/A`) is not there, so that a gate which asks for it has no answer. Parsers marked\n\
-         *experimental* were written from documentation: no recording of the real tool has been read with them, and gates that use them cannot be required.\n\
-         `muster record DIR` collects and scrubs recordings on a machine, of tools that only read; `muster record DIR -- gpu_burn -tc 60` runs one that loads it, \
-         too, for an\nhour unless `--timeout` says otherwise, and keeps stdout, stderr, exit status and arguments. `muster gate parse PARSER FILE` shows what a parser reads from any file.\n",
+         The metrics a gate can use, each with its only valid unit. Generated from `core/src/gates/catalogue`. After a change there,\n\
+         `UPDATE_DOCS=1 cargo nextest run -p muster-core document` writes the page again.\n\n\
+         A parser accepts only complete, known output. An unknown version, another JSON or XML root, a malformed number, or fewer GPUs than announced is an\n\
+         error, and an error is never a pass. A value that the card or the tool version does not report (`N/A`) is missing, so its gate has no answer. Parsers\n\
+         marked *experimental* were written from documentation and have not read a recording of the real tool; a gate with such a parser cannot be required.\n\
+         `muster record DIR` collects and scrubs recordings on a machine, from tools that only read. `muster record DIR -- gpu_burn -tc 60` also runs a tool that\n\
+         loads the machine, for an hour unless `--timeout` says otherwise, and keeps stdout, stderr, exit status and arguments.\n\
+         `muster gate parse PARSER FILE` shows the values read by a parser from any file.\n",
     );
     text.push_str("\n| parser | reads | |\n|---|---|---|\n");
     for parser in Parser::all() {
@@ -64,7 +65,7 @@ fn document_is_the_catalogue() {
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         stored == document,
-        "docs/parsers.md is not the catalogue: set UPDATE_DOCS=1 and run this test again"
+        "docs/parsers.md differs from the catalogue: set UPDATE_DOCS=1 and run this test again"
     );
 }
 

@@ -76,12 +76,12 @@ pub(super) const PARSERS: &[Parser] = &[
     builtin("ib-pkeys", "sysfs, every active InfiniBand port", PKEYS),
     tool(
         "perftest",
-        "`ib_write_bw --report_gbits`, `ib_write_lat` and their sisters, as printed",
+        "`ib_write_bw --report_gbits`, `ib_write_lat` and the other perftest tools, as printed",
         PERFTEST,
     ),
     tool(
         "perftest-json",
-        "the same, the file of `--out_json --out_json_file=…`",
+        "the same tools, the file written by `--out_json --out_json_file=…`",
         PERFTEST,
     )
     .experimental(),

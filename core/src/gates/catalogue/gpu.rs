@@ -237,10 +237,15 @@ pub(super) const PARSERS: &[Parser] = &[
     tool("nvbandwidth", "`nvbandwidth -j`", NVBANDWIDTH),
     tool(
         "nccl-tests",
-        "`all_reduce_perf` and its sisters, as printed",
+        "`all_reduce_perf` and the other nccl-tests, as printed",
         NCCL,
     ),
-    tool("nccl-tests-json", "the same, the file of `-J`", NCCL).experimental(),
+    tool(
+        "nccl-tests-json",
+        "the same tools, the file written by `-J`",
+        NCCL,
+    )
+    .experimental(),
     tool("gpu-burn", "`gpu_burn SECONDS`", GPU_BURN),
     tool("gpu-fryer", "`gpu-fryer SECONDS`", GPU_FRYER).experimental(),
     tool(

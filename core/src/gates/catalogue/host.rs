@@ -219,7 +219,7 @@ pub(super) const PARSERS: &[Parser] = &[
     builtin("packages", "dpkg's record", PACKAGES),
     builtin(
         "firmware",
-        "what the node's BMC said, as the server has it",
+        "the latest report of the node's BMC, kept by the server",
         FIRMWARE,
     ),
     builtin("kernel", "/proc", KERNEL),
@@ -234,7 +234,7 @@ pub(super) const PARSERS: &[Parser] = &[
     builtin("pcie", "sysfs", PCIE),
     builtin(
         "kernel-log-new",
-        "/dev/kmsg, since the last look of this suite",
+        "/dev/kmsg, since the last run of this suite",
         KERNEL_LOG_NEW,
     ),
     tool("df", "`df -P -k` and `df -P -i`", DF),

@@ -212,7 +212,7 @@ fn every_entity_must_be_seen() {
     assert_eq!(failed.verdict, Verdict::Fail);
     assert_eq!(
         failed.reason,
-        "smart.media_errors of B is 3 errors, wanted == 0"
+        "smart.media_errors of B is 3 errors, expected == 0"
     );
 }
 
@@ -302,13 +302,13 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
         ("no metric", |gate| {
             gate.criteria[0].metric = "fio.colour".into()
         }),
-        ("no limit", |gate| {
+        ("is not a limit", |gate| {
             gate.criteria[0].limit = Limit::Number(f64::NAN)
         }),
-        ("everything is >= 0", |gate| {
+        ("every value is >= 0", |gate| {
             gate.criteria[0].limit = Limit::Number(0.0)
         }),
-        ("is no limit for it", |gate| {
+        ("is not a limit for this metric", |gate| {
             gate.criteria[0].limit = Limit::Text("fast".into())
         }),
         ("unknown parser", |gate| gate.parser = "guess".into()),
@@ -319,7 +319,7 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
         ("unknown variable", |gate| gate.argv.push("${user}".into())),
         ("has no `each`", |gate| gate.argv.push("${each}".into())),
         ("count is neither", |gate| gate.count = Some("0".into())),
-        ("must count the same ones", |gate| {
+        ("must name the same disks or mounts", |gate| {
             (gate.each, gate.count) = (Some(Each::Mounts), Some("facts:disks".into()));
             gate.argv = vec!["fio".into(), "--filename=${each}/x".into()];
         }),
@@ -337,16 +337,16 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
         ("needs a drained node", |gate| {
             gate.effects = vec![SideEffect::WritesDisk]
         }),
-        ("needs them idle", |gate| {
+        ("needs gpus_idle", |gate| {
             (gate.effects, gate.needs) = (vec![SideEffect::GpuLoad], vec![Need::Drained]);
         }),
-        ("there is no check \"A99\"", |gate| {
+        ("unknown check \"A99\"", |gate| {
             gate.checks = vec!["A99".into()]
         }),
         ("of is empty", |gate| {
             gate.criteria[0].of = Some(String::new())
         }),
-        ("never seen on the real tool's output", |gate| {
+        ("has not read the real tool's output", |gate| {
             let bandwidth = criterion(
                 "nccl.bus_bandwidth_avg",
                 Op::AtLeast,
@@ -355,13 +355,13 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
             );
             (gate.parser, gate.criteria) = ("nccl-tests-json".into(), vec![bandwidth]);
         }),
-        ("is no limit for it", |gate| {
+        ("is not a limit for this metric", |gate| {
             gate.criteria[0].limit = Limit::Text("profile:".into())
         }),
         ("count is neither", |gate| {
             gate.criteria[0].best = Some("0".into())
         }),
-        ("the best are of what is measured for each", |gate| {
+        ("`best` needs a metric per entity", |gate| {
             let ports = criterion("ib.ports", Op::AtLeast, Limit::Number(8.0), "ports");
             (gate.parser, gate.criteria) = (
                 "ibstat".into(),
@@ -371,7 +371,7 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
                 }],
             );
         }),
-        ("the best are of what is measured for each", |gate| {
+        ("`best` needs a metric per entity", |gate| {
             let rate = criterion("ib.rate", Op::Equal, Limit::Number(400.0), "Gb/s");
             (gate.parser, gate.criteria) = (
                 "ibstat".into(),
@@ -385,15 +385,15 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
             gate.window_s = Some(0)
         }),
         ("count is neither", |gate| gate.count = Some(">=0".into())),
-        ("what is not up 900 seconds after a boot", |gate| {
+        ("settle_s is at most 900 seconds", |gate| {
             gate.settle_s = 901
         }),
-        ("only what is looked at may settle", |gate| {
+        ("settle_s needs a gate that only reads", |gate| {
             gate.settle_s = 300;
             gate.effects = vec![SideEffect::CpuLoad];
             gate.needs = vec![Need::Drained];
         }),
-        ("nothing grows within the window", |gate| {
+        ("does not grow within the window", |gate| {
             gate.window_s = Some(60)
         }),
     ];

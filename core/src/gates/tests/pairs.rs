@@ -48,13 +48,13 @@ fn the_linter_refuses_two_ends_that_could_miss_each_other() {
         ("peer names an unknown variable", |gate| {
             peer(gate).argv.push("${user}".into())
         }),
-        ("it knows no ${peer_address}", |gate| {
+        ("must not name ${peer_address}", |gate| {
             peer(gate).argv.push("${peer_address}".into())
         }),
-        ("it knows no ${peer_address} and no ${each}", |gate| {
+        ("must not name ${peer_address} or ${each}", |gate| {
             peer(gate).argv.push("/dev/${each}".into())
         }),
-        ("two pairs on one node would meet", |gate| {
+        ("two pairs on one node would use the same port", |gate| {
             drop_word(&mut peer(gate).argv, "${pair_port}")
         }),
         ("where the peer listens", |gate| {
@@ -72,16 +72,16 @@ fn the_linter_refuses_two_ends_that_could_miss_each_other() {
         ("says of the peer is empty", |gate| {
             peer(gate).says = Some(" ".into())
         }),
-        ("for an hour at most", |gate| gate.timeout_s = 3601),
+        ("takes an hour at most", |gate| gate.timeout_s = 3601),
         ("runs once, not for each disk", |gate| {
             gate.each = Some(Each::Disks)
         }),
-        ("run again once at most", |gate| gate.retries = 2),
-        ("has the effect network_load", |gate| {
+        ("at most one retry", |gate| gate.retries = 2),
+        ("needs the effect network_load", |gate| {
             gate.effects = vec![SideEffect::CpuLoad]
         }),
         ("needs a drained node", |gate| gate.needs.clear()),
-        ("no `peer` listens there", |gate| gate.peer = None),
+        ("but the gate has no `peer`", |gate| gate.peer = None),
     ];
     assert_eq!(lint(&shipped()), Vec::<String>::new());
     for (problem, break_it) in breaks {

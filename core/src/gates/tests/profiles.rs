@@ -47,15 +47,17 @@ fn the_linter_names_what_is_wrong_with_a_threshold() {
         ("380 GB/s is beyond the ceiling nic", |it| {
             it.unit = "GB/s".into()
         }),
-        ("do not compare", |it| it.unit = "GPUs".into()),
+        ("GPUs cannot be compared with Gb/s", |it| {
+            it.unit = "GPUs".into()
+        }),
         ("no ceiling fibre", |it| it.ceiling = Some("fibre".into())),
         ("no provenance", |it| it.provenance.clear()),
-        ("none of seed, measured, pinned", |it| {
+        ("not one of seed, measured, pinned", |it| {
             it.provenance = "guess".into()
         }),
         ("no source", |it| it.source.clear()),
         ("no unit", |it| it.unit.clear()),
-        ("is no threshold", |it| it.value = f64::NAN),
+        ("is not a threshold", |it| it.value = f64::NAN),
     ];
     for (problem, break_it) in breaks {
         let mut profile = sound();
@@ -137,7 +139,7 @@ fn a_suite_is_held_against_the_profile_it_runs_with() {
     assert!(lint_with(&suite(gate.clone()), &bare)[0].contains("no threshold rdma.bandwidth"));
     let mut best = gate.clone();
     (best.criteria[0].of, best.criteria[0].best) = (None, Some("profile:ib.rails".into()));
-    assert!(lint_with(&suite(best), &sound())[0].contains("no threshold ib.rails to count by"));
+    assert!(lint_with(&suite(best), &sound())[0].contains("no threshold ib.rails for the count"));
     let optional = Gate {
         required: false,
         ..gate.clone()
@@ -152,7 +154,7 @@ fn a_suite_is_held_against_the_profile_it_runs_with() {
     assert!(lint_with(&suite(optional), &mixed)[0].contains("is in GB/s, the criterion in Gb/s"));
     let mut zero = sound();
     zero.thresholds.get_mut("rdma.bandwidth").unwrap().value = 0.0;
-    assert!(lint_with(&suite(gate.clone()), &zero)[0].contains("everything is >= 0"));
+    assert!(lint_with(&suite(gate.clone()), &zero)[0].contains("every value is >= 0"));
     let mut links = gate.clone();
     let criterion = &mut links.criteria[0];
     (criterion.metric, criterion.of, criterion.unit) =
@@ -160,7 +162,7 @@ fn a_suite_is_held_against_the_profile_it_runs_with() {
     links.parser = "nvidia-smi-nvlink".into();
     zero.thresholds.get_mut("rdma.bandwidth").unwrap().unit = "links".into();
     assert!(
-        lint_with(&suite(links), &zero)[0].contains("everything is >= 0"),
+        lint_with(&suite(links), &zero)[0].contains("every value is >= 0"),
         "no rate, and no less a slip"
     );
     let mut ports = gate.clone();
@@ -237,7 +239,7 @@ fn things_are_counted_by_whole_numbers() {
         let assessment = assess(&counted, &[], &reference);
         assert!(
             assessment.verdict == Verdict::Error
-                && assessment.reason.contains("nothing is counted by that"),
+                && assessment.reason.contains("which is not a count"),
             "{assessment:?}"
         );
         let suite = Suite {
@@ -248,7 +250,7 @@ fn things_are_counted_by_whole_numbers() {
         let told = lint_with(&suite, &profile);
         assert!(
             told.iter()
-                .any(|text| text.contains("things are counted by it")),
+                .any(|text| text.contains("which is not a count")),
             "{told:?}"
         );
     }

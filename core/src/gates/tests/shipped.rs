@@ -234,7 +234,7 @@ fn throttling_is_looked_at_while_the_gpus_are_loaded() {
         assert!(
             lint(&alone)
                 .iter()
-                .any(|problem| problem.starts_with("gpu.throttle: no gate before it")),
+                .any(|problem| problem.starts_with("gpu.throttle: no earlier gate")),
             "{name}"
         );
     }

@@ -94,7 +94,10 @@ fn a_machine_is_not_started_from_disks_that_may_be_anybodys() {
         let Decision::Refused(why) = decide(&asked, now()) else {
             panic!("nothing to act with")
         };
-        assert_eq!(why, "it has no BMC: remote hands presses its button");
+        assert_eq!(
+            why,
+            "the node has no BMC: remote hands must press the power button"
+        );
     }
 }
 
@@ -305,7 +308,7 @@ fn a_bmcs_password_is_changed_where_nothing_else_talks_to_it() {
         asked.power_person = Some("remote hands".into());
         assert_eq!(
             decide(&asked, now()),
-            Decision::Refused("it has no BMC: ask remote hands".into()),
+            Decision::Refused("the node has no BMC: ask remote hands".into()),
             "{state}"
         );
     }

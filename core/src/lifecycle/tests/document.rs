@@ -164,46 +164,44 @@ fn cause(node: &Snapshot, moved: &Move) -> String {
             .as_deref()
             .is_some_and(|reason| reason.contains("was undone")) =>
         {
-            "its release is undone".into()
+            "the release is undone".into()
         }
         Some(wish) if moved.effects.contains(&Effect::WishTaken) && !node.releasing() => {
-            format!("asked to {wish}")
+            format!("requested: {wish}")
         }
         _ if moved.effects.contains(&Effect::Stopped)
             || moved.to == State::InService && node.state == State::Draining =>
         {
             "stopped on request".into()
         }
-        _ if moved.to == State::Repairing => "it fails, and its pool says what is tried".into(),
+        _ if moved.to == State::Repairing => "a failure, and the pool has a recovery ladder".into(),
         _ if moved.to == State::Imaging && node.state == State::Repairing => {
-            "its ladder re-images it".into()
+            "the ladder reaches its rung re-image".into()
         }
-        _ if moved.to == State::Validating && node.recovery.is_some() => {
-            "a rung was climbed".into()
-        }
+        _ if moved.to == State::Validating && node.recovery.is_some() => "a rung is done".into(),
         _ if matches!(&moved.ladder, Some(Ladder::End { .. })) => "no rung is left".into(),
-        _ if moved.to == State::Failed => "a step fails for good".into(),
+        _ if moved.to == State::Failed => "a step fails permanently".into(),
         _ if node
             .steps
             .iter()
             .any(|view| view.step == Step::Wipe && unhappy(&view.status)) =>
         {
-            "a wipe that cannot be verified".into()
+            "the wipe cannot be verified".into()
         }
         _ if moved.to == State::Wiping
             || node.releasing() && moved.effects.contains(&Effect::WishTaken) =>
         {
-            "its claim is deleted".into()
+            "the claim is deleted".into()
         }
         _ if node.state == State::Available => "claimed".into(),
         _ if node.state == State::Draining => {
             format!("drained for {}", node.purpose.unwrap_or(Purpose::Release))
         }
-        _ if node.state == State::Maintenance => "its time is over".into(),
+        _ if node.state == State::Maintenance => "the time is over".into(),
         _ if moved.to == State::Quarantined && node.unsanitised && node.claim.is_none() => {
-            "its disks may hold data".into()
+            "the disks may hold data".into()
         }
-        _ if moved.to == State::Quarantined => "it is not what it should be".into(),
+        _ if moved.to == State::Quarantined => "the hardware differs from the profile".into(),
         _ => "all done".into(),
     }
 }
@@ -232,20 +230,18 @@ fn document() -> String {
     let moves = moves();
     let mut text = String::from(
         "# The lifecycle of a node\n\n\
-         Generated from `core/src/lifecycle`: `UPDATE_DOCS=1 cargo nextest run -p muster-core document` writes it anew.\n\n\
+         Generated from `core/src/lifecycle`: `UPDATE_DOCS=1 cargo nextest run -p muster-core document` writes the page again.\n\n\
          ```mermaid\nstateDiagram-v2\n",
     );
     for (from, to) in moves.keys() {
         let _ = writeln!(text, "    {from} --> {to}");
     }
-    text.push_str(
-        "```\n\n## What leads from state to state\n\n| from | to | when |\n|---|---|---|\n",
-    );
+    text.push_str("```\n\n## Moves between states\n\n| from | to | when |\n|---|---|---|\n");
     for ((from, to), causes) in &moves {
         let causes: Vec<&str> = causes.iter().map(String::as_str).collect();
         let _ = writeln!(text, "| {from} | {to} | {} |", causes.join("; "));
     }
-    text.push_str("\n## What can be asked, and how long it may take\n\n| state | can be asked to | counts as stuck after |\n|---|---|---|\n");
+    text.push_str("\n## Allowed actions and time limits\n\n| state | allowed actions | stuck after |\n|---|---|---|\n");
     for &state in State::ALL {
         let wishes: Vec<&str> = Wish::ALL
             .iter()
@@ -282,6 +278,6 @@ fn the_document_is_the_table() {
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         stored == document,
-        "docs/lifecycle.md is not the table: set UPDATE_DOCS=1 and run this test again"
+        "docs/lifecycle.md differs from the table: set UPDATE_DOCS=1 and run this test again"
     );
 }

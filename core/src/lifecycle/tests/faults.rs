@@ -352,7 +352,7 @@ fn a_rung_that_cannot_be_done_is_tried_once_and_the_next_one_comes() {
     ));
     assert_eq!(
         end.reason.unwrap(),
-        "gate x: 3 errors; tried in vain: look at its parts, restart what is dead, reboot"
+        "gate x: 3 errors; tried without success: check the parts, restart failed services, reboot"
     );
 }
 
@@ -557,7 +557,7 @@ fn a_drain_by_the_health_check_is_a_fault_and_a_foreign_drain_is_not() {
         };
         assert!(
             wait.condition
-                .starts_with("its scheduler to give it jobs again"),
+                .starts_with("the scheduler to give the node jobs again"),
             "{somebody:?}: {}",
             wait.condition
         );
@@ -566,11 +566,11 @@ fn a_drain_by_the_health_check_is_a_fault_and_a_foreign_drain_is_not() {
     one.scheduler = Some(said(Some(ours), true));
     one.hold = Some(Hold::Fleet("it is the fleet".into()));
     assert!(
-        matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("left in service: it is the fleet"))
+        matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("stays in service: it is the fleet"))
     );
     (one.hold, one.protected) = (None, true);
     assert!(
-        matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("it is protected"))
+        matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("the node is protected"))
     );
     // An invalid gate id is not used as a signature.
     one.protected = false;
@@ -663,9 +663,9 @@ fn a_recovery_waits_for_its_turn_and_a_frequent_failure_does_not() {
         panic!("must wait")
     };
     assert!(wait.until.is_some_and(|until| until > now()) && wait.owner == "muster");
-    one.hold = Some(Hold::Node("it was recovered 2 times".into()));
+    one.hold = Some(Hold::Node("the node was recovered 2 times".into()));
     assert_eq!(
         moved(&one).reason.as_deref(),
-        Some("gate x: 3 errors; it was recovered 2 times")
+        Some("gate x: 3 errors; the node was recovered 2 times")
     );
 }

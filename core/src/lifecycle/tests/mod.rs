@@ -442,7 +442,7 @@ fn a_maintenance_ends_at_its_time_and_not_before() {
     };
     assert_eq!(
         (wait.until, wait.next_action.as_str()),
-        (held.until, "resume by itself")
+        (held.until, "resume automatically")
     );
     let Decision::Advance(moved) = decide(&held, held.until.unwrap()) else {
         panic!("must resume")
@@ -524,7 +524,7 @@ fn what_is_protected_is_not_written() {
         let Decision::Wait(wait) = decide(&guarded, now()) else {
             panic!("{state}: must wait")
         };
-        assert_eq!(wait.condition, "its protection to be cleared");
+        assert_eq!(wait.condition, "the node's protection to be removed");
         let wiped = if state == State::Wiping {
             Step::Wipe
         } else {

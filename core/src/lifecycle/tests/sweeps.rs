@@ -12,7 +12,7 @@ fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
     (serving.claim, serving.wish) = (Some(ClaimState::Bound), Some(Wish::Sweep));
     assert!(
         matches!(decide(&serving, now()), Decision::Refused(_)),
-        "its pool names no sweep"
+        "the pool names no sweep suite"
     );
     serving.sweep = Some(suite());
     assert_eq!(decide(&serving, now()), Decision::Start(Step::Sweep));
@@ -49,7 +49,7 @@ fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
             panic!("it stays")
         };
         assert!(
-            told.starts_with("gate x: 3 errors; it is left in service: "),
+            told.starts_with("gate x: 3 errors; the node stays in service: "),
             "{told}"
         );
     }
@@ -77,7 +77,7 @@ fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
         ),
         "a person stops it"
     );
-    serving.hold = Some(Hold::Node("it was recovered 2 times".into()));
+    serving.hold = Some(Hold::Node("the node was recovered 2 times".into()));
     let out = moved(&serving);
     assert_eq!(
         (out.to, out.purpose, &out.ladder),
@@ -85,7 +85,7 @@ fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
     );
     assert_eq!(
         out.reason.as_deref(),
-        Some("gate x: 3 errors; it was recovered 2 times")
+        Some("gate x: 3 errors; the node was recovered 2 times")
     );
     // Lost contact counts as down; a job that could not be built does not.
     (serving.hold, serving.protected) = (None, false);
@@ -130,14 +130,14 @@ fn a_node_that_somebody_else_drained_is_swept_and_left_to_them() {
     for hold in [
         None,
         Some(Hold::Later("2 others".into())),
-        Some(Hold::Node("it was recovered 2 times".into())),
+        Some(Hold::Node("the node was recovered 2 times".into())),
     ] {
         (theirs.scheduler, theirs.hold) = (kept_out(Some("broken fan")), hold);
         let Decision::Granted(told) = decide(&theirs, now()) else {
             panic!("it stays")
         };
         assert!(
-            told.starts_with("gate x: 3 errors; it is left in service: ")
+            told.starts_with("gate x: 3 errors; the node stays in service: ")
                 && told.contains("(broken fan)"),
             "{told}"
         );

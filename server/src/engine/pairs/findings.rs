@@ -15,16 +15,16 @@ pub(super) fn describe_result(run: &Run<'_>, how: Ending, found: &Verdicts) -> S
     let (count, names) = (run.trials.len(), run.names());
     let sentences = found.sentences(&names);
     let result = if how == Ending::TooFew {
-        "fewer than two idle nodes could be held: pool pairs shows why".to_owned()
+        "fewer than two idle nodes could be held: `muster pool pairs` shows the reasons".to_owned()
     } else if !sentences.is_empty() {
         sentences.join("; ")
     } else if count == 0 {
-        "nothing was measured".to_owned()
+        "no pair was measured".to_owned()
     } else {
-        format!("{count} pairs of {} nodes: nothing to blame", names.len())
+        format!("{count} pairs of {} nodes: no fault found", names.len())
     };
     cut(&if how == Ending::Overdue {
-        format!("its time was over; {result}")
+        format!("the time limit was reached; {result}")
     } else {
         result
     })
@@ -52,7 +52,7 @@ pub(super) async fn blame_ends(
             .map(String::as_str)
             .collect();
         let what = format!(
-            "gate {gate}: it fails with {}, who pass with others",
+            "gate {gate}: the node fails with {}, which pass with others",
             partners.join(", ")
         );
         if end.left_out.is_none() {

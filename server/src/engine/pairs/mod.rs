@@ -60,7 +60,7 @@ pub(super) async fn find_pairing(
         (false, Some(JobState::Succeeded), _) => match part.other {
             Some(_) if part.asks => Pairing::Measure,
             Some(other) => Pairing::Waits(format!("the measurement with {other}")),
-            None => Pairing::Waits("the other nodes of its pool's pairs".into()),
+            None => Pairing::Waits("the other nodes of the pair run".into()),
         },
         (false, Some(_), _) => Pairing::Waits("the scheduler to hold back its jobs".into()),
     }))

@@ -112,7 +112,7 @@ async fn finish(conn: &mut PgConnection, run: &Run<'_>, how: Ending) -> Result<b
     db::pairs::runs::end(conn, row.id, how, &found, now).await?;
     db::pairs::ends::let_go(conn, row.id, now).await?;
     let result = describe_result(run, how, &found);
-    let message = format!("{result}; its nodes are given back");
+    let message = format!("{result}; the nodes return to the scheduler");
     db::operations::run(conn, row.id, &message, now).await?;
     let summary = format!("pairs of {}: {result}", row.pool_name);
     let event = NewEvent::new(now, "muster", "pairs.ended", summary)
@@ -149,7 +149,7 @@ pub(super) async fn give_back(
     if !held.is_empty() {
         let named = held[..held.len().min(NAMED)].join(", ");
         message = format!(
-            "{message}; {} not taken back by their scheduler, which is asked on: {named}",
+            "{message}; {} nodes not yet resumed by the scheduler, retried: {named}",
             held.len()
         );
     }

@@ -38,7 +38,7 @@ pub(super) async fn compare(
                 "agent.clock_wrong",
                 format!("is {}; set it by NTP", describe(offset)),
             ),
-            false => ("agent.clock_restored", "is right again".to_owned()),
+            false => ("agent.clock_restored", "is correct again".to_owned()),
         };
         let event = NewEvent::new(
             now,

@@ -176,7 +176,7 @@ async fn hold_back(
     now: Timestamp,
 ) -> Result<(), Error> {
     let awaited = format!(
-        "an agent that knows this order: {} of {} is older; update it",
+        "an agent that supports this order: {} of {} is older; update that agent",
         agent.name, agent.site_name
     );
     for held in db::held_back::note(conn, agent.site, steps, &awaited).await? {
@@ -291,7 +291,7 @@ pub(super) async fn act(
     .await?;
     let mut noted = None;
     if known.is_none() {
-        let summary = format!("{act}, seen before: {before}");
+        let summary = format!("{act}; state before: {before}");
         let event = NewEvent::node(
             now,
             format!("agent:{}", agent.name),

@@ -153,12 +153,15 @@ async fn tell(
                 .unwrap_or_default();
             (
                 "scheduler.out",
-                format!("{}: its scheduler shows it {state}{because}", member.name),
+                format!(
+                    "{}: the scheduler shows the node as {state}{because}",
+                    member.name
+                ),
             )
         }
         None => (
             "scheduler.back",
-            format!("{}: its scheduler gives it jobs again", member.name),
+            format!("{}: the scheduler gives the node jobs again", member.name),
         ),
     };
     let detail = said.map(|(state, reason)| json!({ "state": state, "reason": reason }));

@@ -57,9 +57,9 @@ async fn take(
         None => return Ok(()),
     };
     let (kind, told) = match sighting.what {
-        Seen::Dhcp => ("boot.dhcp", "asked for an address to boot from"),
+        Seen::Dhcp => ("boot.dhcp", "requested an address for network boot"),
         Seen::Tftp => ("boot.tftp", "fetched the boot loader"),
-        Seen::Script => ("boot.script", "was given a boot script"),
+        Seen::Script => ("boot.script", "received a boot script"),
         Seen::Kernel => ("boot.kernel", "fetched the live image"),
         Seen::Report => ("boot.report", "reported its host key"),
         Seen::RogueDhcp => ("boot.rogue_dhcp", "was answered by another DHCP server"),
@@ -78,7 +78,7 @@ async fn take(
     let whose = if node.is_some() {
         ""
     } else {
-        ", and is of another site"
+        ", and belongs to another site"
     };
     let event = NewEvent {
         at: now,

@@ -86,7 +86,7 @@ async fn lock_open(
     }
     if decision == Decision::Approve && actor.person == row.person {
         return Err(Error::Forbidden(format!(
-            "{} asked for this; somebody else must agree.",
+            "{} requested this; another person must approve.",
             row.requested_by
         )));
     }
@@ -112,13 +112,13 @@ async fn decide_release(
     let (state, begun, kind, word) = match decision {
         Decision::Approve => {
             let begun = begin_approved(conn, app, actor, &row, &locked, disks).await?;
-            ("approved", Some(begun), "approval.approved", "agreed to")
+            ("approved", Some(begun), "approval.approved", "approved")
         }
-        Decision::Deny => ("denied", None, "approval.denied", "turned down"),
+        Decision::Deny => ("denied", None, "approval.denied", "denied"),
     };
     db::approvals::decide(conn, id, &actor.name, state, begun, now).await?;
     let summary = format!(
-        "{} {word} the {} of {} that {} asked for",
+        "{} {word} the {} of {}, requested by {}",
         actor.name,
         describe_request(row.replaces, disks),
         locked.claim.node_name,
@@ -165,14 +165,14 @@ async fn decide_erasure(
     let (state, begun, kind, word) = match decision {
         Decision::Approve => {
             let begun = erasures::begin_approved(conn, app, actor, &node, &row).await?;
-            ("approved", Some(begun), "approval.approved", "agreed")
+            ("approved", Some(begun), "approval.approved", "approved")
         }
-        Decision::Deny => ("denied", None, "approval.denied", "did not agree"),
+        Decision::Deny => ("denied", None, "approval.denied", "denied"),
     };
     let wish = erasures::requested_wish(&row)?;
     db::approvals::decide(conn, id, &actor.name, state, begun, now).await?;
     let summary = format!(
-        "{} {word} to {wish} {}, as {} asked",
+        "{} {word} {wish} of {}, requested by {}",
         actor.name, node.name, row.requested_by
     );
     let event = actor.event(now, kind, Some(node.id), summary);
@@ -202,14 +202,14 @@ async fn decide_waiver(
             "approved",
             Some(&*actor.name),
             "waiver.approved",
-            "agreed to",
+            "approved",
         ),
-        Decision::Deny => ("denied", None, "waiver.denied", "turned down"),
+        Decision::Deny => ("denied", None, "waiver.denied", "denied"),
     };
     db::approvals::decide(conn, id, &actor.name, state, None, now).await?;
     db::waivers::decide(conn, waiver, by, now).await?;
     let summary = format!(
-        "{} {word} {} that {} asked for",
+        "{} {word} {}, requested by {}",
         actor.name,
         waivers::describe(&waived),
         waived.requested_by

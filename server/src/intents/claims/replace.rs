@@ -306,7 +306,7 @@ async fn bind(
         .map(|reason| format!(": {reason}"))
         .unwrap_or_default();
     let message = format!(
-        "{} comes for the claim {} in the place of {}{because}",
+        "{} joins the claim {} as the replacement for {}{because}",
         spare.name, claim.name, node.name
     );
     let new = NewOperation {

@@ -170,8 +170,8 @@ fn no_nodes(spec: &PoolSpec, short: i64, leaving: i64) -> String {
         ),
     };
     format!(
-        "{short} more are asked for, and no node{profile} is available at the site of {}: `muster node list --filter state=available`.{leaving} It goes on \
-         as soon as one is.",
+        "{short} more claims are requested, and no node{profile} is available at the site of {}: `muster node list --filter state=available`.{leaving} The \
+         pool claims the next available node.",
         spec.cluster
     )
 }

@@ -76,7 +76,9 @@ async fn write_undo(
     let stays = match claim.node_state.as_str() {
         "draining" | "wiping" => None,
         "in_service" => Some("the node was still in service".to_owned()),
-        state => Some(format!("it is the claim's again, and {state} as it was")),
+        state => Some(format!(
+            "the node is the claim's again, and {state} as before"
+        )),
     };
     if let Some(stays) = stays {
         db::operations::end(conn, operation, OperationState::Succeeded, &stays, now).await?;

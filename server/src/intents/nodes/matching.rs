@@ -112,7 +112,7 @@ impl Pair {
         }
         if matches!(node.state, NodeState::Available | NodeState::Retired) {
             blockers.push(format!(
-                "{} is {}: it waits for no machine.",
+                "{} is {}: the node does not wait for a machine.",
                 node.name, node.state
             ));
         }
@@ -273,7 +273,7 @@ async fn record_done(
         .unwrap_or_default();
     let operation = actor.operation(now, "match", node.id, changes.join(", "));
     db::operations::insert_done(conn, &operation).await?;
-    let summary = format!("{} turned out to be {}{because}", machine.name, node.name);
+    let summary = format!("{} was matched with {}{because}", machine.name, node.name);
     for (kind, id) in [("node.matched", node.id), ("node.unregistered", machine.id)] {
         let event = actor
             .event(now, kind, Some(id), summary.clone())

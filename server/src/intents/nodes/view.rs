@@ -193,21 +193,27 @@ fn why(row: &NodeRow) -> Why {
         add(format!(", because {reason}"));
     }
     if let Some(wish) = &row.wish {
-        add(format!("; it was asked to {wish}"));
+        add(format!("; requested action: {wish}"));
     }
     let rests = row.waiting_reason.as_deref() == Some(WaitReason::AtRest.as_str());
     if let Some(condition) = row.waiting_for.as_ref().filter(|_| !rests) {
-        add(format!("; it waits for {condition}"));
-        if let Some(owner) = &row.waiting_owner {
-            add(format!(" ({owner} must act)"));
+        add(format!("; waiting for: {condition}"));
+        match row.waiting_owner.as_deref() {
+            Some("nobody") => add(" (no action needed)".to_owned()),
+            Some(owner) => add(format!(" ({owner} must act)")),
+            None => {}
         }
     }
-    if let Some(next) = row.next_action.as_ref().filter(|_| !rests) {
+    if let Some(next) = row
+        .next_action
+        .as_ref()
+        .filter(|next| !rests && *next != "none")
+    {
         add(format!("; next: {next}"));
     }
     if let Some(deadline) = row.deadline_at {
         add(format!(
-            "; it counts as stuck from {}",
+            "; stuck if not done by {}",
             deadline.to_jiff().strftime("%F %T UTC")
         ));
     }

@@ -133,7 +133,7 @@ pub(crate) async fn write_wish(
     let because = reason
         .map(|reason| format!(": {reason}"))
         .unwrap_or_default();
-    let summary = format!("{} was asked to {wish}{because}", node.name);
+    let summary = format!("{}: {wish} requested{because}", node.name);
     let event = actor
         .event(now, "node.action_requested", Some(node.id), summary)
         .under(Some(operation));

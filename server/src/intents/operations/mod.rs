@@ -43,7 +43,7 @@ pub async fn cancel(
         if row.finished_at.is_some() {
             return Err(Error::conflict(
                 "done",
-                format!("It {} already.", row.state),
+                format!("The operation is already over: {}.", row.state),
             ));
         }
         stop(conn, actor, &row, node, app.clock.now()).await?;
@@ -76,11 +76,11 @@ async fn stop(
     };
     let Some(node) = node else { return Ok(()) };
     let what = if climbs {
-        "after its current step".to_owned()
+        "after the current step".to_owned()
     } else {
         format!("({jobs} open steps)")
     };
-    let summary = format!("{} was asked to stop {what}", row.kind);
+    let summary = format!("{}: stop requested {what}", row.kind);
     let event = actor.event(now, "operation.cancel_requested", Some(node.id), summary);
     db::events::insert(conn, event.under(Some(row.id))).await?;
     // Between two steps of a gate run no job is open and the machine is on; the engine ends such a

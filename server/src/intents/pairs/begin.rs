@@ -58,7 +58,10 @@ pub(crate) async fn begin(
     db::pairs::runs::insert(conn, &run).await?;
     db::pairs::ends::insert(conn, run.id, &selection.taken, &selection.left, now).await?;
     db::pairs::ends::wake(conn, run.id, now).await?;
-    let summary = format!("{} asked for pairs of {}: {message}", actor.name, pool.name);
+    let summary = format!(
+        "{} requested a pair run of {}: {message}",
+        actor.name, pool.name
+    );
     let event = actor
         .event(now, "pairs.started", None, summary)
         .about(pool.id)

@@ -206,7 +206,10 @@ fn head(
     let deadline = match left {
         None => String::new(),
         Some(left) if left.is_negative() => format!("overdue by {}", format::duration(left.abs())),
-        Some(left) => format!("{} left until it counts as stuck", format::duration(left)),
+        Some(left) => format!(
+            "{} left before the node counts as stuck",
+            format::duration(left)
+        ),
     };
     Head {
         chip: chips::state_word(&status.state),
@@ -216,8 +219,8 @@ fn head(
         deadline,
         why: format::cut(&sentence(status), 600),
         waiting: status.why.since.map(|at| format::moment(at, now)),
-        owner: format::cut(status.why.owner.as_deref().unwrap_or_default(), 80),
-        next: format::cut(status.why.next_action.as_deref().unwrap_or_default(), 300),
+        owner: format::cut(other_than(status.why.owner.as_deref(), "nobody"), 80),
+        next: format::cut(other_than(status.why.next_action.as_deref(), "none"), 300),
         progress,
         operation: status.operation.map(|id| id.to_string()),
         asked: machine
@@ -226,6 +229,11 @@ fn head(
             .unwrap_or_default(),
         cause: None,
     }
+}
+
+/// Returns the text, or an empty text for the word of an absent owner or action.
+fn other_than<'a>(text: Option<&'a str>, absent: &str) -> &'a str {
+    text.filter(|text| *text != absent).unwrap_or_default()
 }
 
 /// Returns the gate run that took a node out of service, if any.
@@ -256,7 +264,8 @@ fn sentence(status: &NodeStatus) -> String {
     };
     let parts: Vec<String> = reason.into_iter().chain(waiting).collect();
     match parts.is_empty() {
-        true => "It has just arrived here; what it waits for is decided in a moment.".to_owned(),
+        true => "The node has just entered this state, and Muster decides the next action shortly."
+            .to_owned(),
         false => format!("{}.", parts.join(". ").trim_end_matches('.')),
     }
 }

@@ -249,7 +249,10 @@ pub(super) async fn show_operation(
             Some(left) if left.is_negative() => {
                 format!("overdue by {}", format::duration(left.abs()))
             }
-            Some(left) => format!("{} left until it counts as stuck", format::duration(left)),
+            Some(left) => format!(
+                "{} left before the step counts as stuck",
+                format::duration(left)
+            ),
         },
         actor: format::cut(&row.actor, 80),
         node: row.node_name.unwrap_or_default(),
