@@ -2,7 +2,7 @@
 //! CLI and Terraform show this result.
 
 use crate::images::ImageManifest;
-use crate::lifecycle::state::{State, Wish};
+use crate::lifecycle::state::{Action, State};
 use crate::words;
 
 words! {
@@ -30,46 +30,48 @@ words! {
 ///
 /// A `retry` of such an action is not counted again. Reinstalls by a recovery are bounded by the
 /// pool's policy.
-pub const ERASES: &[Wish] = &[Wish::Release, Wish::Wipe, Wish::Reinstall];
+pub const ERASES: &[Action] = &[Action::Release, Action::Wipe, Action::Reinstall];
 
 /// Returns whether a requested action erases a disk.
-pub fn erases(wish: Wish) -> bool {
-    ERASES.contains(&wish)
+pub fn erases(action: Action) -> bool {
+    ERASES.contains(&action)
 }
 
 /// Returns the impact of a requested action on a node in the given state. For a failed node,
 /// `failed` is the state that failed.
-pub fn of_wish(wish: Wish, state: State, failed: Option<State>) -> Effect {
-    match wish {
-        Wish::Reject | Wish::Retire | Wish::CheckDrift | Wish::Sweep => Effect::None,
+pub fn of_action(action: Action, state: State, failed: Option<State>) -> Effect {
+    match action {
+        Action::Reject | Action::Retire | Action::CheckDrift | Action::Sweep => Effect::None,
         // Only the scheduler state changes; the machine keeps running.
-        Wish::Adopt
-        | Wish::Drain
-        | Wish::Undrain
-        | Wish::Quarantine
-        | Wish::Maintain
-        | Wish::RotateBmc => Effect::InPlace,
+        Action::Adopt
+        | Action::Drain
+        | Action::Undrain
+        | Action::Quarantine
+        | Action::Maintain
+        | Action::RotateBmc => Effect::InPlace,
         // In service, inspection runs beside the jobs. In any other state the node boots the live
         // image.
-        Wish::Inspect if state == State::InService => Effect::InPlace,
-        Wish::Accept
-        | Wish::Inspect
-        | Wish::Recover
-        | Wish::Resume
-        | Wish::Reinstate
-        | Wish::ReplaceParts => Effect::Reboot,
+        Action::Inspect if state == State::InService => Effect::InPlace,
+        Action::Accept
+        | Action::Inspect
+        | Action::Recover
+        | Action::Resume
+        | Action::Reinstate
+        | Action::ReplaceParts => Effect::Reboot,
         // A node without an installed system runs gates in the live image.
-        Wish::PowerOn | Wish::PowerOff | Wish::PowerCycle | Wish::RunGates | Wish::Converge => {
-            Effect::Reboot
-        }
-        Wish::Reinstall => Effect::Reinstall,
-        Wish::Retry => match failed {
+        Action::PowerOn
+        | Action::PowerOff
+        | Action::PowerCycle
+        | Action::RunGates
+        | Action::Converge => Effect::Reboot,
+        Action::Reinstall => Effect::Reinstall,
+        Action::Retry => match failed {
             Some(State::Wiping) => Effect::Wipe,
             Some(State::Imaging) => Effect::Reinstall,
             Some(State::Admitting | State::Draining) => Effect::InPlace,
             _ => Effect::Reboot,
         },
-        Wish::Release | Wish::Wipe => Effect::Wipe,
+        Action::Release | Action::Wipe => Effect::Wipe,
     }
 }
 
@@ -86,36 +88,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wish_says_what_it_does_in_every_state() {
-        for wish in Wish::ALL {
+    fn every_action_says_what_it_does_in_every_state() {
+        for action in Action::ALL {
             for state in State::ALL {
-                let effect = of_wish(*wish, *state, None);
+                let effect = of_action(*action, *state, None);
                 assert_eq!(
                     effect == Effect::Wipe,
-                    matches!(wish, Wish::Wipe | Wish::Release),
-                    "{wish} in {state}"
+                    matches!(action, Action::Wipe | Action::Release),
+                    "{action} in {state}"
                 );
                 assert_eq!(
                     effect >= Effect::Reinstall,
-                    erases(*wish),
-                    "{wish} in {state}: is it in ERASES?"
+                    erases(*action),
+                    "{action} in {state}: is it in ERASES?"
                 );
             }
         }
         assert_eq!(
-            of_wish(Wish::Inspect, State::InService, None),
+            of_action(Action::Inspect, State::InService, None),
             Effect::InPlace
         );
         assert_eq!(
-            of_wish(Wish::Inspect, State::Available, None),
+            of_action(Action::Inspect, State::Available, None),
             Effect::Reboot
         );
         assert_eq!(
-            of_wish(Wish::Retry, State::Failed, Some(State::Wiping)),
+            of_action(Action::Retry, State::Failed, Some(State::Wiping)),
             Effect::Wipe
         );
         assert_eq!(
-            of_wish(Wish::Retry, State::Failed, Some(State::Imaging)),
+            of_action(Action::Retry, State::Failed, Some(State::Imaging)),
             Effect::Reinstall
         );
     }

@@ -43,18 +43,18 @@ impl Node {
         .unwrap();
     }
 
-    /// The server's wish: a suite with one gate that runs this.
+    /// The request of the server: a suite with one gate that runs this.
     fn asked(&self, argv: &[&str], limit: u32, more: &str) {
         let text = format!(
             "name = \"smoke\"\nversion = \"1\"\n[[gates]]\nid = \"memory\"\ntitle = \"t\"\nstage = \"inventory\"\nparser = \"stressapptest\"\n\
              timeout_s = 30\nfinding = \"Replace the module.\"\nargv = {argv:?}\n\
              criteria = [{{ metric = \"memory.bandwidth\", op = \">=\", limit = {limit}, unit = \"MB/s\" }}]\n{more}"
         );
-        self.wished(&text);
+        self.requested(&text);
     }
 
-    /// The server's wish as a suite.
-    fn wished(&self, text: &str) {
+    /// The request of the server as a suite.
+    fn requested(&self, text: &str) {
         let suite: Suite = toml::from_str(text).unwrap();
         let profile: HardwareProfile = toml::from_str(PROFILE).unwrap();
         let plan = GatePlan {
@@ -74,7 +74,7 @@ impl Node {
         std::fs::write(self.path().join("var/lib/muster/health.json"), plan).unwrap();
     }
 
-    /// The gate `memory` of that wish is waived until then, which an older server does not say.
+    /// The gate `memory` of the request is waived until then. An older server sends no waiver.
     fn waived(&self, until: Option<&str>) {
         let path = self.path().join("var/lib/muster/health.json");
         let mut plan: serde_json::Value =
@@ -95,7 +95,7 @@ impl Node {
 
     /// A suite with a look at the kernel's log, and what that says.
     fn looks_at_the_log(&self, records: &str) {
-        self.wished(
+        self.requested(
             "name = \"smoke\"\nversion = \"1\"\n[[gates]]\nid = \"kernel.new\"\ntitle = \"t\"\nstage = \"inventory\"\n\
              parser = \"kernel-log-new\"\ntimeout_s = 30\nfinding = \"Look at it.\"\n\
              criteria = [{ metric = \"kernel.xid_fatal\", op = \"==\", limit = 0, unit = \"events\" }]\n",
@@ -187,7 +187,7 @@ fn a_node_is_unfit_for_what_was_measured_and_for_nothing_else() {
     assert_eq!(
         (node.health(&[]).0, node.health(&["--strict"]).0),
         (0, 1),
-        "a damaged wish"
+        "a damaged request"
     );
     for wrong in [
         &["--within", "0"][..],
@@ -239,7 +239,7 @@ fn a_fresh_verdict_is_told_again_and_no_other() {
     node.up(3);
     std::fs::write(node.path().join("answer"), "").unwrap();
     assert_eq!(node.health(&["--strict"]).0, 1, "of the boot before");
-    // Another wish of the server is another question.
+    // Another request of the server is another question.
     std::fs::write(node.path().join("answer"), SAT).unwrap();
     assert_eq!(node.health(&["--strict"]).0, 0);
     node.answers(SAT, MISSED);

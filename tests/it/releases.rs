@@ -2,7 +2,7 @@
 
 use muster_api::tokens::Role;
 use muster_core::effects;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use serde_json::{Value, json};
 
 use crate::simulated::World;
@@ -381,8 +381,8 @@ async fn a_second_person_approves_an_immediate_erasure() {
         assert_eq!(delete(&nothing, number).await.problem().1, "second_person");
     }
     // Who would agree to the one has not agreed to the other.
-    let other_wish = nothing.expecting(1).delete(&now(1)).await.expect(409);
-    assert_eq!(other_wish.problem().1, "approval_open");
+    let other_action = nothing.expecting(1).delete(&now(1)).await.expect(409);
+    assert_eq!(other_action.problem().1, "approval_open");
     let open = admin.get("/v1/approvals").await.expect(200).body["items"].clone();
     let path =
         |one: &Value, word: &str| format!("/v1/approvals/{}/{word}", one["id"].as_str().unwrap());
@@ -603,15 +603,15 @@ async fn who_may_not_agree_to_a_release_may_not_loosen_the_pools_limits_either()
         .expect(200);
 }
 
-/// Of every wish that erases a disk: how it is asked of a node that is there for it.
-async fn erase(caller: &Caller, wish: Wish, number: u8) -> Reply {
+/// Requests every action that erases a disk, each on a node prepared for the action.
+async fn erase(caller: &Caller, action: Action, number: u8) -> Reply {
     let because = json!({ "reason": "a test" });
-    match wish {
-        Wish::Release => delete(caller, number).await,
-        wish => {
+    match action {
+        Action::Release => delete(caller, number).await,
+        action => {
             caller
                 .expecting(1)
-                .post(&format!("/v1/nodes/n{number}/actions/{wish}"), &because)
+                .post(&format!("/v1/nodes/n{number}/actions/{action}"), &because)
                 .await
         }
     }
@@ -638,22 +638,22 @@ async fn erasures_beyond_the_limit_wait_for_a_second_person() {
     let (server, admin) = claimed(3, json!({})).await;
     standing(&server).await;
     let nothing = token(&server, &admin, "nothing", 0).await;
-    let node = |wish: Wish| match wish {
-        Wish::Release => 1,
-        Wish::Reinstall => 2,
-        Wish::Wipe => 3,
+    let node = |action: Action| match action {
+        Action::Release => 1,
+        Action::Reinstall => 2,
+        Action::Wipe => 3,
         other => panic!("{other} erases disks: say of which node it is asked"),
     };
-    for wish in effects::ERASES {
-        let held = erase(&nothing, *wish, node(*wish)).await;
-        assert_eq!(held.problem().1, "second_person", "{wish}: {}", held.text);
+    for action in effects::ERASES {
+        let held = erase(&nothing, *action, node(*action)).await;
+        assert_eq!(held.problem().1, "second_person", "{action}: {}", held.text);
         assert_eq!(
-            erase(&nothing, *wish, node(*wish)).await.header("link"),
+            erase(&nothing, *action, node(*action)).await.header("link"),
             held.header("link"),
-            "{wish}: asked once"
+            "{action}: asked once"
         );
-        let path = format!("/v1/nodes/n2/actions/{wish}?dry_run=true");
-        if *wish == Wish::Reinstall {
+        let path = format!("/v1/nodes/n2/actions/{action}?dry_run=true");
+        if *action == Action::Reinstall {
             assert_eq!(
                 nothing
                     .post(&path, &json!({ "reason": "a test" }))
@@ -676,7 +676,7 @@ async fn erasures_beyond_the_limit_wait_for_a_second_person() {
         actions,
         effects::ERASES
             .iter()
-            .map(|wish| wish.as_str())
+            .map(|action| action.as_str())
             .collect::<Vec<_>>()
     );
     let begun = admin
@@ -693,12 +693,12 @@ async fn erasures_beyond_the_limit_wait_for_a_second_person() {
 
     // One of each counts for the next of any.
     let one = token(&server, &admin, "one", 1).await;
-    erase(&one, Wish::Reinstall, 2).await.expect(202);
-    for wish in [Wish::Release, Wish::Wipe] {
+    erase(&one, Action::Reinstall, 2).await.expect(202);
+    for action in [Action::Release, Action::Wipe] {
         assert_eq!(
-            erase(&one, wish, node(wish)).await.problem().1,
+            erase(&one, action, node(action)).await.problem().1,
             "second_person",
-            "{wish}"
+            "{action}"
         );
     }
 }
@@ -709,12 +709,12 @@ async fn an_approval_acts_for_the_requester_unless_the_node_moved_on() {
     standing(&server).await;
     // The pool's limit is everybody's.
     assert_eq!(
-        erase(&admin, Wish::Reinstall, 2).await.problem().1,
+        erase(&admin, Action::Reinstall, 2).await.problem().1,
         "second_person"
     );
     let nothing = token(&server, &admin, "nothing", 0).await;
     assert_eq!(
-        erase(&nothing, Wish::Wipe, 3).await.problem().1,
+        erase(&nothing, Action::Wipe, 3).await.problem().1,
         "second_person"
     );
     let open = admin

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use muster_api::approvals::Approval;
 use muster_core::effects::{self, Effect};
-use muster_core::lifecycle::state::{State, Wish};
+use muster_core::lifecycle::state::{Action, State};
 use uuid::Uuid;
 
 use super::session::Session;
@@ -47,18 +47,18 @@ pub(super) async fn run(session: &Session, verb: ApprovalVerb) -> anyhow::Result
 fn planned(approval: &Approval) -> Vec<String> {
     let (effect, begun) = match (&approval.waiver, &approval.node) {
         (None, Some(node)) if approval.action.as_deref() == Some("reinstall") => {
-            let effect = effects::of_wish(Wish::Reinstall, State::InService, None);
+            let effect = effects::of_action(Action::Reinstall, State::InService, None);
             (
                 effect,
                 format!("{node} would be drained, and its image written to its root disk again"),
             )
         }
         (None, Some(node)) if approval.action.is_some() => {
-            let effect = effects::of_wish(Wish::Wipe, State::Quarantined, None);
+            let effect = effects::of_action(Action::Wipe, State::Quarantined, None);
             (effect, format!("every disk of {node} would be erased"))
         }
         (None, Some(node)) => {
-            let effect = effects::of_wish(Wish::Release, State::InService, None);
+            let effect = effects::of_action(Action::Release, State::InService, None);
             let wiped = if approval.erase_now {
                 "wiped at once, with no way back"
             } else {

@@ -5,14 +5,14 @@ use jiff::Timestamp;
 use super::asked;
 use super::decision::{Decision, Effect, Move, leave_cluster, rest};
 use super::snapshot::{Snapshot, StepStatus, StepView};
-use super::state::{State, Wish};
+use super::state::{Action, State};
 use super::steps::Step;
 use super::wait::WaitReason;
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
-    let wished = |to| Decision::Advance(Move::to(to).as_wished(node));
-    match (node.claim, node.wish) {
+    let requested = |to| Decision::Advance(Move::to(to).as_requested(node));
+    match (node.claim, node.action) {
         (Some(ClaimState::Bound), _) => {
             Decision::Advance(Move::to(State::Imaging).because("claimed"))
         }
@@ -27,13 +27,13 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
                 .because("released before imaging")
                 .with(Effect::EndClaim),
         ),
-        (_, Some(Wish::Inspect | Wish::ReplaceParts)) => wished(State::Inspecting),
-        (_, Some(Wish::Maintain)) => wished(State::Maintenance),
-        (_, Some(Wish::Retire)) => wished(State::Retired),
-        (_, Some(Wish::Quarantine)) => wished(State::Quarantined),
-        (_, Some(Wish::PowerOff)) => asked::power_off(node, now),
-        (_, Some(Wish::RotateBmc)) => asked::rotate_bmc(node, now),
-        (_, Some(Wish::RunGates)) => claimable(asked::run_gates(node, now), node),
+        (_, Some(Action::Inspect | Action::ReplaceParts)) => requested(State::Inspecting),
+        (_, Some(Action::Maintain)) => requested(State::Maintenance),
+        (_, Some(Action::Retire)) => requested(State::Retired),
+        (_, Some(Action::Quarantine)) => requested(State::Quarantined),
+        (_, Some(Action::PowerOff)) => asked::power_off(node, now),
+        (_, Some(Action::RotateBmc)) => asked::rotate_bmc(node, now),
+        (_, Some(Action::RunGates)) => claimable(asked::run_gates(node, now), node),
         _ => rest(
             WaitReason::Claim,
             "a claim",
@@ -52,7 +52,7 @@ fn claimable(decision: Decision, node: &Snapshot) -> Decision {
             Decision::Advance(
                 Move::to(State::Quarantined)
                     .because(why)
-                    .with(Effect::WishTaken),
+                    .with(Effect::ActionTaken),
             )
         }
         other @ (Decision::Wait(_)

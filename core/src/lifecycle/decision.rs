@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::snapshot::{Snapshot, StepStatus, StepView};
-use super::state::{Purpose, State, Wish};
+use super::state::{Action, Purpose, State};
 use super::steps::Step;
 use super::wait::{Wait, WaitReason};
 use crate::recovery::{Cause, Ended, Tried};
@@ -57,7 +57,7 @@ pub enum Ladder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The requested action was taken.
-    WishTaken,
+    ActionTaken,
     /// The live image no longer runs, or is no longer trusted.
     ForgetLive,
     /// The installed OS is gone.
@@ -93,7 +93,7 @@ impl Move {
     /// Builds a move that ends a claim. The release request is taken here and has no further
     /// effect.
     pub fn released(to: State) -> Self {
-        Self::to(to).because("released").with(Effect::WishTaken)
+        Self::to(to).because("released").with(Effect::ActionTaken)
     }
 
     /// Adds an effect.
@@ -115,12 +115,12 @@ impl Move {
     }
 
     /// Uses the requested action as the reason, and marks the request as taken.
-    pub fn as_wished(self, node: &Snapshot) -> Self {
+    pub fn as_requested(self, node: &Snapshot) -> Self {
         let reason = node
-            .wish_reason
+            .action_reason
             .clone()
-            .or_else(|| node.wish.map(|wish| wish.to_string()));
-        Self { reason, ..self }.with(Effect::WishTaken)
+            .or_else(|| node.action.map(|action| action.to_string()));
+        Self { reason, ..self }.with(Effect::ActionTaken)
     }
 }
 
@@ -357,8 +357,8 @@ pub(super) fn firmware_before(node: &Snapshot, next: Step) -> &'static [Step] {
 pub(super) fn interrupted(node: &Snapshot, now: Timestamp) -> Option<Decision> {
     let wanted = if node.releasing() {
         Move::released(State::Wiping)
-    } else if node.wish == Some(Wish::Quarantine) {
-        Move::to(State::Quarantined).as_wished(node)
+    } else if node.action == Some(Action::Quarantine) {
+        Move::to(State::Quarantined).as_requested(node)
     } else {
         return None;
     };

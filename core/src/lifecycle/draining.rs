@@ -5,16 +5,16 @@ use jiff::Timestamp;
 
 use super::decision::{Decision, Effect, Move, follow};
 use super::snapshot::{Snapshot, StepStatus};
-use super::state::{Purpose, State, Wish};
+use super::state::{Action, Purpose, State};
 use super::steps::Step;
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     // A request during the drain replaces the purpose; a release has the highest priority.
-    let purpose = match node.wish {
+    let purpose = match node.action {
         _ if node.releasing() => Purpose::Release,
-        Some(Wish::Quarantine) => Purpose::Repair,
-        Some(Wish::Maintain) => Purpose::Maintenance,
+        Some(Action::Quarantine) => Purpose::Repair,
+        Some(Action::Maintain) => Purpose::Maintenance,
         _ => node.purpose.unwrap_or(Purpose::Maintenance),
     };
     let undone = purpose == Purpose::Release && node.claim == Some(ClaimState::Bound);
@@ -25,8 +25,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     follow(node, now, &[Step::Drain, Step::Remove], || {
         let left = |to| {
             let left = Move::to(to).with(Effect::LeaveCluster);
-            match node.wish {
-                Some(Wish::Quarantine | Wish::Maintain) => left.as_wished(node),
+            match node.action {
+                Some(Action::Quarantine | Action::Maintain) => left.as_requested(node),
                 _ => left.because(node.reason.clone().unwrap_or_else(|| purpose.to_string())),
             }
         };
@@ -35,7 +35,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             // returns through the gates.
             Purpose::Release if undone => left(State::Validating).because("the release was undone"),
             Purpose::Release => Move::released(State::Wiping).with(Effect::LeaveCluster),
-            Purpose::Repair if node.recovery.is_some() && node.wish != Some(Wish::Quarantine) => {
+            Purpose::Repair
+                if node.recovery.is_some() && node.action != Some(Action::Quarantine) =>
+            {
                 left(State::Repairing)
             }
             Purpose::Repair => left(State::Quarantined),
@@ -57,7 +59,7 @@ fn turned_round(node: &Snapshot) -> bool {
     let stopped = node
         .step(Step::Drain)
         .is_some_and(|view| view.status == StepStatus::Cancelled);
-    node.wish == Some(Wish::Undrain) || (node.wish.is_none() && (node.stop || stopped))
+    node.action == Some(Action::Undrain) || (node.action.is_none() && (node.stop || stopped))
 }
 
 /// Returns the node to service: the drain is stopped, and the scheduler uses the node again.
@@ -65,7 +67,7 @@ fn undrain(node: &Snapshot, now: Timestamp) -> Decision {
     match node.active() {
         Some(view) if view.step == Step::Drain => Decision::Cancel(Step::Drain),
         _ => follow(&node.unstoppable(), now, &[Step::Admit], || {
-            let back = Move::to(State::InService).as_wished(node);
+            let back = Move::to(State::InService).as_requested(node);
             Decision::Advance(if node.stop {
                 back.with(Effect::Stopped)
             } else {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::decision::{Decision, Effect, Move, leave_cluster, rest};
 use super::snapshot::Snapshot;
-use super::state::{Purpose, State, Wish};
+use super::state::{Action, Purpose, State};
 use super::wait::WaitReason;
 use crate::claims::ClaimState;
 
@@ -18,7 +18,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     // A failed release waits for a person. An automatic retry would skip the drain, or repeat the
     // wipe forever.
     let failed_release =
-        matches!(phase, State::Draining | State::Wiping) && node.wish != Some(Wish::Release);
+        matches!(phase, State::Draining | State::Wiping) && node.action != Some(Action::Release);
     if node.releasing() && !node.protected && !failed_release {
         return if phase == State::Draining {
             Decision::Advance(Move {
@@ -29,47 +29,47 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             leave_cluster(node, now, Move::released(State::Wiping))
         };
     }
-    let wished = |to| {
+    let requested = |to| {
         leave_cluster(
             node,
             now,
-            Move::to(to).as_wished(node).with(Effect::ForgetLive),
+            Move::to(to).as_requested(node).with(Effect::ForgetLive),
         )
     };
     // Jobs may still run after a failed drain. The jobs end first, for every requested action.
     let drained = |to, purpose| match phase == State::Draining && node.in_cluster {
         true => Decision::Advance(Move {
             purpose: Some(purpose),
-            ..Move::to(State::Draining).as_wished(node)
+            ..Move::to(State::Draining).as_requested(node)
         }),
-        false => wished(to),
+        false => requested(to),
     };
-    match node.wish {
-        _ if node.releasing() && node.wish != Some(Wish::Retry) => rest(
+    match node.action {
+        _ if node.releasing() && node.action != Some(Action::Retry) => rest(
             WaitReason::Person,
             "a person to retry the release",
             "operator",
             "none until a person decides",
         ),
-        Some(Wish::Retry) if phase == State::Wiping => wished(State::Wiping),
-        Some(Wish::Retry) => Decision::Advance(
+        Some(Action::Retry) if phase == State::Wiping => requested(State::Wiping),
+        Some(Action::Retry) => Decision::Advance(
             Move {
                 purpose,
                 ..Move::to(phase)
             }
-            .as_wished(node)
+            .as_requested(node)
             .with(Effect::ForgetLive),
         ),
-        Some(Wish::Quarantine) => drained(State::Quarantined, Purpose::Repair),
-        Some(Wish::Maintain) => drained(State::Maintenance, Purpose::Maintenance),
-        Some(Wish::Converge) if node.holds_its_system() => {
+        Some(Action::Quarantine) => drained(State::Quarantined, Purpose::Repair),
+        Some(Action::Maintain) => drained(State::Maintenance, Purpose::Maintenance),
+        Some(Action::Converge) if node.holds_its_system() => {
             drained(State::Installing, Purpose::Upgrade)
         }
-        Some(Wish::Reinstall) if node.claim == Some(ClaimState::Bound) => {
+        Some(Action::Reinstall) if node.claim == Some(ClaimState::Bound) => {
             drained(State::Imaging, Purpose::Reinstall)
         }
-        Some(Wish::ReplaceParts) if phase != State::Draining || !node.in_cluster => {
-            wished(State::Inspecting)
+        Some(Action::ReplaceParts) if phase != State::Draining || !node.in_cluster => {
+            requested(State::Inspecting)
         }
         _ => rest(
             WaitReason::Person,

@@ -19,10 +19,10 @@ const ASK_AGAIN_S: i64 = 60;
 
 /// Starts a recovery requested by a person for a node in service; running jobs end first.
 pub(super) fn asked(node: &Snapshot) -> Move {
-    let begin = Ladder::Begin(Cause::asked(node.wish_reason.as_deref()));
+    let begin = Ladder::Begin(Cause::asked(node.action_reason.as_deref()));
     Move {
         purpose: Some(Purpose::Repair),
-        ..Move::to(State::Draining).as_wished(node)
+        ..Move::to(State::Draining).as_requested(node)
     }
     .on(begin)
 }
@@ -165,7 +165,7 @@ pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decisi
         purpose: Some(Purpose::Repair),
         ..Move::to(State::Draining)
     }
-    .with(Effect::WishTaken);
+    .with(Effect::ActionTaken);
     let theirs = node
         .scheduler
         .as_ref()

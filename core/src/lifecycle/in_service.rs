@@ -9,7 +9,7 @@ use super::faults;
 use super::hold;
 use super::pairing;
 use super::snapshot::Snapshot;
-use super::state::{Purpose, State, Wish};
+use super::state::{Action, Purpose, State};
 use super::steps::Step;
 use super::wait::WaitReason;
 
@@ -31,32 +31,32 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 fn chosen(node: &Snapshot, now: Timestamp) -> Decision {
-    let wanted = match node.wish {
+    let wanted = match node.action {
         _ if node.releasing() && !node.protected => Move {
             purpose: Some(Purpose::Release),
             ..Move::released(State::Draining)
         },
-        Some(Wish::Drain | Wish::Maintain) => Move {
+        Some(Action::Drain | Action::Maintain) => Move {
             purpose: Some(Purpose::Maintenance),
-            ..Move::to(State::Draining).as_wished(node)
+            ..Move::to(State::Draining).as_requested(node)
         },
-        Some(Wish::Quarantine) => Move {
+        Some(Action::Quarantine) => Move {
             purpose: Some(Purpose::Repair),
-            ..Move::to(State::Draining).as_wished(node)
+            ..Move::to(State::Draining).as_requested(node)
         },
-        Some(Wish::Converge) => Move {
+        Some(Action::Converge) => Move {
             purpose: Some(Purpose::Upgrade),
-            ..Move::to(State::Draining).as_wished(node)
+            ..Move::to(State::Draining).as_requested(node)
         },
-        Some(Wish::Reinstall) => Move {
+        Some(Action::Reinstall) => Move {
             purpose: Some(Purpose::Reinstall),
-            ..Move::to(State::Draining).as_wished(node)
+            ..Move::to(State::Draining).as_requested(node)
         },
-        Some(Wish::Recover) => faults::asked(node),
-        Some(Wish::Inspect) => return inspect(node, now),
-        Some(Wish::CheckDrift) => return compare(node, now),
-        Some(Wish::Sweep) => return faults::sweep(node, now),
-        Some(Wish::RotateBmc) => return asked::rotate_bmc(node, now),
+        Some(Action::Recover) => faults::asked(node),
+        Some(Action::Inspect) => return inspect(node, now),
+        Some(Action::CheckDrift) => return compare(node, now),
+        Some(Action::Sweep) => return faults::sweep(node, now),
+        Some(Action::RotateBmc) => return asked::rotate_bmc(node, now),
         _ => {
             return match &node.pairing {
                 Some(wanted) => pairing::decide(node, now, wanted),

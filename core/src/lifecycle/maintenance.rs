@@ -6,47 +6,49 @@ use jiff::Timestamp;
 use super::asked;
 use super::decision::{Decision, Effect, Move, leave_cluster, rest, stop_first};
 use super::snapshot::Snapshot;
-use super::state::{State, Wish};
+use super::state::{Action, State};
 use super::wait::{Wait, WaitReason};
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
-    match node.wish {
+    match node.action {
         _ if node.releasing() && !node.protected => stop_first(node, || {
             leave_cluster(node, now, Move::released(State::Wiping))
         }),
-        Some(Wish::Resume) => Decision::Advance(resumed(node).as_wished(node)),
-        Some(Wish::ReplaceParts) => leave_cluster(
+        Some(Action::Resume) => Decision::Advance(resumed(node).as_requested(node)),
+        Some(Action::ReplaceParts) => leave_cluster(
             node,
             now,
             Move::to(State::Inspecting)
-                .as_wished(node)
+                .as_requested(node)
                 .with(Effect::ForgetLive),
         ),
-        Some(Wish::Retire) if node.claim.is_none() => {
-            Decision::Advance(Move::to(State::Retired).as_wished(node))
+        Some(Action::Retire) if node.claim.is_none() => {
+            Decision::Advance(Move::to(State::Retired).as_requested(node))
         }
-        Some(Wish::Quarantine) => Decision::Advance(Move::to(State::Quarantined).as_wished(node)),
-        Some(Wish::PowerOn) => asked::power_on(node, now),
-        Some(Wish::PowerOff) => asked::power_off(node, now),
-        Some(Wish::PowerCycle) => asked::power_cycle(node, now),
-        Some(Wish::RotateBmc) => asked::rotate_bmc(node, now),
-        Some(Wish::RunGates) => asked::run_gates(node, now),
-        Some(Wish::Converge) if node.holds_its_system() => leave_cluster(
+        Some(Action::Quarantine) => {
+            Decision::Advance(Move::to(State::Quarantined).as_requested(node))
+        }
+        Some(Action::PowerOn) => asked::power_on(node, now),
+        Some(Action::PowerOff) => asked::power_off(node, now),
+        Some(Action::PowerCycle) => asked::power_cycle(node, now),
+        Some(Action::RotateBmc) => asked::rotate_bmc(node, now),
+        Some(Action::RunGates) => asked::run_gates(node, now),
+        Some(Action::Converge) if node.holds_its_system() => leave_cluster(
             node,
             now,
             Move::to(State::Installing)
-                .as_wished(node)
+                .as_requested(node)
                 .with(Effect::ForgetLive),
         ),
-        Some(Wish::Reinstall) if node.claim == Some(ClaimState::Bound) => leave_cluster(
+        Some(Action::Reinstall) if node.claim == Some(ClaimState::Bound) => leave_cluster(
             node,
             now,
             Move::to(State::Imaging)
-                .as_wished(node)
+                .as_requested(node)
                 .with(Effect::ForgetLive),
         ),
-        Some(Wish::Maintain) => Decision::Granted("the maintenance continues".into()),
+        Some(Action::Maintain) => Decision::Granted("the maintenance continues".into()),
         Some(_) => rest(
             WaitReason::Person,
             "a person to resume the node",

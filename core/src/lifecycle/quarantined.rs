@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::asked;
 use super::decision::{Decision, Effect, Move, leave_cluster, rest, stop_first};
 use super::snapshot::Snapshot;
-use super::state::{State, Wish};
+use super::state::{Action, State};
 use super::wait::WaitReason;
 
 /// The end of a ladder whose last rung is `rma`.
@@ -20,33 +20,33 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
     // Data of the holding claim may stay. Data of any other claim must be erased first.
     let unsanitised = node.unsanitised && node.claim.is_none();
-    match node.wish {
-        Some(Wish::ReplaceParts) => leave_cluster(
+    match node.action {
+        Some(Action::ReplaceParts) => leave_cluster(
             node,
             now,
             Move::to(State::Inspecting)
-                .as_wished(node)
+                .as_requested(node)
                 .with(Effect::ForgetLive),
         ),
-        Some(Wish::Recover) if !unsanitised => {
+        Some(Action::Recover) if !unsanitised => {
             let to = if node.holds_its_system() {
                 State::Validating
             } else {
                 State::Inspecting
             };
-            Decision::Advance(Move::to(to).as_wished(node).with(Effect::ForgetLive))
+            Decision::Advance(Move::to(to).as_requested(node).with(Effect::ForgetLive))
         }
-        Some(Wish::Wipe) if node.claim.is_none() => {
-            Decision::Advance(Move::to(State::Wiping).as_wished(node))
+        Some(Action::Wipe) if node.claim.is_none() => {
+            Decision::Advance(Move::to(State::Wiping).as_requested(node))
         }
-        Some(Wish::Retire) if node.claim.is_none() => {
-            Decision::Advance(Move::to(State::Retired).as_wished(node))
+        Some(Action::Retire) if node.claim.is_none() => {
+            Decision::Advance(Move::to(State::Retired).as_requested(node))
         }
-        Some(Wish::PowerOn) => asked::power_on(node, now),
-        Some(Wish::PowerOff) => asked::power_off(node, now),
-        Some(Wish::PowerCycle) => asked::power_cycle(node, now),
-        Some(Wish::RotateBmc) => asked::rotate_bmc(node, now),
-        Some(Wish::RunGates) => asked::run_gates(node, now),
+        Some(Action::PowerOn) => asked::power_on(node, now),
+        Some(Action::PowerOff) => asked::power_off(node, now),
+        Some(Action::PowerCycle) => asked::power_cycle(node, now),
+        Some(Action::RotateBmc) => asked::rotate_bmc(node, now),
+        Some(Action::RunGates) => asked::run_gates(node, now),
         _ => {
             let (condition, commands) = awaited(node, unsanitised);
             rest(WaitReason::Person, condition, "operator", &commands)

@@ -2,14 +2,14 @@
 
 use super::decision::{Decision, Effect, Move, rest};
 use super::snapshot::Snapshot;
-use super::state::{State, Wish};
+use super::state::{Action, State};
 use super::wait::WaitReason;
 
 pub(super) fn decide(node: &Snapshot) -> Decision {
-    match node.wish {
-        Some(Wish::Reinstate) => Decision::Advance(
+    match node.action {
+        Some(Action::Reinstate) => Decision::Advance(
             Move::to(State::Inspecting)
-                .as_wished(node)
+                .as_requested(node)
                 .with(Effect::ForgetLive),
         ),
         _ => rest(

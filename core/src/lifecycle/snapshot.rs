@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::state::{Purpose, State, Wish};
+use super::state::{Action, Purpose, State};
 use super::steps::Step;
 use crate::claims::ClaimState;
 use crate::clusters::DrainedBy;
@@ -22,8 +22,8 @@ pub struct Snapshot {
     pub purpose: Option<Purpose>,
     pub failed_phase: Option<State>,
     pub reason: Option<String>,
-    pub wish: Option<Wish>,
-    pub wish_reason: Option<String>,
+    pub action: Option<Action>,
+    pub action_reason: Option<String>,
     pub claim: Option<ClaimState>,
     /// Until this time a release can be undone, and no disk is erased.
     pub undo_until: Option<Timestamp>,

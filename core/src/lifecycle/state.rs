@@ -30,7 +30,7 @@ words! {
     /// An action requested for a node by a person or a program. The request handler only records
     /// the action, and the engine executes it.
     #[derive(PartialOrd, Ord)]
-    Wish, "wish" {
+    Action, "requested action" {
         Accept = "accept",
         Adopt = "adopt",
         Reject = "reject",

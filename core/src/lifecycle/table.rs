@@ -1,7 +1,7 @@
 //! Legal moves as data: the moves allowed in `advance`, the actions allowed in requests, and the
 //! diagram in the docs.
 
-use super::state::{State, Wish};
+use super::state::{Action, State};
 
 /// Returns whether a node may move from one state to another.
 pub fn legal(from: State, to: State) -> bool {
@@ -70,20 +70,20 @@ pub fn targets(from: State) -> &'static [State] {
 
 /// Returns whether an action can be requested in this state. An early refusal is better than a
 /// request that no state handles.
-pub fn wish_allowed(state: State, wish: Wish) -> bool {
-    states_for(wish).contains(&state)
+pub fn action_allowed(state: State, action: Action) -> bool {
+    states_for(action).contains(&state)
 }
 
 /// Returns the states in which an action can be requested.
-pub fn states_for(wish: Wish) -> &'static [State] {
+pub fn states_for(action: Action) -> &'static [State] {
     use State::{
         Admitting, Available, Discovered, Draining, Failed, Imaging, InService, Inspecting,
         Installing, Maintenance, Quarantined, Repairing, Retired, Validating, Wiping,
     };
-    match wish {
-        Wish::Accept | Wish::Adopt | Wish::Reject => &[Discovered],
-        Wish::Inspect => &[Available, InService],
-        Wish::Release => &[
+    match action {
+        Action::Accept | Action::Adopt | Action::Reject => &[Discovered],
+        Action::Inspect => &[Available, InService],
+        Action::Release => &[
             Available,
             Imaging,
             Installing,
@@ -98,8 +98,8 @@ pub fn states_for(wish: Wish) -> &'static [State] {
             Inspecting,
             Wiping,
         ],
-        Wish::Retry => &[Failed],
-        Wish::Quarantine => &[
+        Action::Retry => &[Failed],
+        Action::Quarantine => &[
             Inspecting,
             Available,
             Imaging,
@@ -112,20 +112,20 @@ pub fn states_for(wish: Wish) -> &'static [State] {
             Failed,
             Maintenance,
         ],
-        Wish::Recover => &[InService, Quarantined],
-        Wish::Wipe => &[Quarantined],
-        Wish::Drain | Wish::CheckDrift | Wish::Sweep => &[InService],
-        Wish::Undrain => &[Draining],
-        Wish::Maintain => &[Available, InService, Draining, Failed, Maintenance],
-        Wish::Resume => &[Maintenance],
-        Wish::Retire => &[Available, Quarantined, Maintenance],
-        Wish::Reinstate => &[Retired],
-        Wish::ReplaceParts => &[Available, Quarantined, Failed, Maintenance],
+        Action::Recover => &[InService, Quarantined],
+        Action::Wipe => &[Quarantined],
+        Action::Drain | Action::CheckDrift | Action::Sweep => &[InService],
+        Action::Undrain => &[Draining],
+        Action::Maintain => &[Available, InService, Draining, Failed, Maintenance],
+        Action::Resume => &[Maintenance],
+        Action::Retire => &[Available, Quarantined, Maintenance],
+        Action::Reinstate => &[Retired],
+        Action::ReplaceParts => &[Available, Quarantined, Failed, Maintenance],
         // States without user jobs. A claimable node stays off, because a claim powers the node on.
-        Wish::PowerOn | Wish::PowerCycle => &[Quarantined, Maintenance],
-        Wish::PowerOff | Wish::RunGates => &[Available, Quarantined, Maintenance],
-        Wish::Converge | Wish::Reinstall => &[InService, Failed, Maintenance],
+        Action::PowerOn | Action::PowerCycle => &[Quarantined, Maintenance],
+        Action::PowerOff | Action::RunGates => &[Available, Quarantined, Maintenance],
+        Action::Converge | Action::Reinstall => &[InService, Failed, Maintenance],
         // States without other traffic to the BMC.
-        Wish::RotateBmc => &[Available, InService, Quarantined, Maintenance],
+        Action::RotateBmc => &[Available, InService, Quarantined, Maintenance],
     }
 }

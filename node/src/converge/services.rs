@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_or_missing_unit_fits_no_wish_to_run() {
+    fn a_failed_or_missing_unit_fits_no_request_to_run() {
         let unit = |active: &str, file: &str| Unit {
             load: "loaded".into(),
             active: active.into(),

@@ -5,7 +5,7 @@ use jiff_sqlx::ToSqlx as _;
 use muster_api::approvals::ApprovalState;
 use muster_core::effects;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -27,7 +27,7 @@ pub struct ApprovalRow {
     /// For a release: the disks are erased at once, without an undo period.
     pub erase_now: bool,
     /// `wipe` or `reinstall`, for a node in one assignment (`epoch`).
-    pub wish: Option<Wish>,
+    pub action: Option<Action>,
     pub epoch: Option<i64>,
     /// The reason given with the wipe, reinstallation or release.
     pub reason: Option<String>,
@@ -125,7 +125,7 @@ pub async fn ask_for_waiver(
 #[derive(Clone, Debug)]
 pub struct NewErasure<'a> {
     pub node: NodeId,
-    pub wish: Wish,
+    pub action: Action,
     /// The epoch of the node at the time of the request.
     pub epoch: i64,
     pub reason: Option<&'a str>,
@@ -158,7 +158,7 @@ pub async fn ask_for_erasure(
          RETURNING id",
         Uuid::now_v7(),
         request.node as NodeId,
-        request.wish.as_str(),
+        request.action.as_str(),
         request.epoch,
         request.reason,
         request.because,
@@ -194,7 +194,7 @@ pub async fn find_subject(conn: &mut PgConnection, id: Uuid) -> Result<Option<Su
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
-        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.erase_now, a.wish, a.epoch, a.reason, a.because,
+        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.erase_now, a.wish AS action, a.epoch, a.reason, a.because,
                   a.requested_by, a.person, a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
            FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
                 LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id, a.node_id)
@@ -209,7 +209,7 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRo
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
-        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.erase_now, a.wish, a.epoch, a.reason, a.because,
+        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.erase_now, a.wish AS action, a.epoch, a.reason, a.because,
                   a.requested_by, a.person, a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
            FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
                 LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id, a.node_id)
@@ -284,7 +284,7 @@ pub async fn count_erased(
         .await?;
     let kinds: Vec<String> = effects::ERASES
         .iter()
-        .map(|wish| wish.as_str().to_owned())
+        .map(|action| action.as_str().to_owned())
         .collect();
     Ok(sqlx::query_as!(
         Erased,

@@ -8,7 +8,7 @@ use muster_core::gates::{Gate, Suite};
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::decision::{Effect, Move};
 use muster_core::lifecycle::snapshot::SchedulerOut;
-use muster_core::lifecycle::state::{Purpose, State, Wish};
+use muster_core::lifecycle::state::{Action, Purpose, State};
 use muster_core::lifecycle::wait::{Wait, WaitReason};
 use muster_core::profiles::HardwareProfile;
 use muster_core::recovery::{Recovery, RecoveryPolicy};
@@ -31,8 +31,8 @@ pub struct EngineNode {
     pub purpose: Option<Purpose>,
     pub failed_phase: Option<State>,
     pub reason: Option<String>,
-    pub wish: Option<Wish>,
-    pub wish_reason: Option<String>,
+    pub action: Option<Action>,
+    pub action_reason: Option<String>,
     pub operation: Option<OperationId>,
     /// Whether the operation is still open.
     pub operation_open: bool,
@@ -78,8 +78,8 @@ struct Row {
     purpose: Option<Purpose>,
     failed_phase: Option<State>,
     reason: Option<String>,
-    wish: Option<Wish>,
-    wish_reason: Option<String>,
+    action: Option<Action>,
+    action_reason: Option<String>,
     operation: Option<OperationId>,
     operation_open: bool,
     epoch: i64,
@@ -131,7 +131,7 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
     sqlx::query_as!(
         Row,
         r#"SELECT n.id AS "id: NodeId", n.name, n.state, n.version, n.visit, n.entered_at, n.purpose, n.failed_phase, n.reason,
-                  n.wish, n.wish_reason, n.operation_id AS "operation: OperationId", o.id IS NOT NULL AS "operation_open!",
+                  n.wish AS action, n.wish_reason AS action_reason, n.operation_id AS "operation: OperationId", o.id IS NOT NULL AS "operation_open!",
                   n.epoch, n.protected, n.in_cluster, n.held_back, n.unsanitised, n.maintenance_until,
                   COALESCE(o.cancel_asked_at IS NOT NULL, false) AS "stop!",
                   n.live_host_key IS NOT NULL AS "live!", n.os_host_key IS NOT NULL AS "installed!",
@@ -181,7 +181,7 @@ pub async fn postpone(
 }
 
 /// Drops the requested action of a node, because the action is impossible in the node's state.
-pub async fn drop_wish(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
+pub async fn drop_action(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET wish = NULL, wish_reason = NULL WHERE id = $1",
         node as NodeId
@@ -199,7 +199,7 @@ impl TryFrom<Row> for EngineNode {
             state: row.state,
             purpose: row.purpose,
             failed_phase: row.failed_phase,
-            wish: row.wish,
+            action: row.action,
             claim: row.claim.zip(row.claim_state),
             undo_until: row.undo_until.map(|at| at.to_jiff()),
             entered_at: row.entered_at.to_jiff(),
@@ -208,7 +208,7 @@ impl TryFrom<Row> for EngineNode {
             version: row.version,
             visit: row.visit,
             reason: row.reason,
-            wish_reason: row.wish_reason,
+            action_reason: row.action_reason,
             operation: row.operation,
             operation_open: row.operation_open,
             epoch: row.epoch,
@@ -332,7 +332,7 @@ pub async fn advance(
         to.purpose.map(Purpose::as_str),
         to.failed_phase.map(State::as_str),
         to.reason,
-        has(Effect::WishTaken),
+        has(Effect::ActionTaken),
         has(Effect::ForgetLive),
         has(Effect::ForgetInstalled),
         has(Effect::JoinCluster),

@@ -3,7 +3,7 @@
 
 use crate::db::observed::SeenPower;
 use muster_core::gates::SuiteVerdict;
-use muster_core::lifecycle::state::{Purpose, State, Wish};
+use muster_core::lifecycle::state::{Action, Purpose, State};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -44,7 +44,7 @@ pub struct NodeRow {
     pub failed_phase: Option<State>,
     pub reason: Option<String>,
     pub epoch: i64,
-    pub wish: Option<Wish>,
+    pub action: Option<Action>,
     pub operation_id: Option<OperationId>,
     pub waiting_for: Option<String>,
     /// A word of `WaitReason`.
@@ -131,7 +131,7 @@ pub struct LockedNode {
     pub generation: i64,
     pub protected: bool,
     pub epoch: i64,
-    pub wish: Option<Wish>,
+    pub action: Option<Action>,
     pub operation_id: Option<OperationId>,
     pub profile_id: Option<ObjectId>,
     pub site_id: ObjectId,
@@ -162,7 +162,7 @@ pub async fn find_for_update(
 ) -> Result<Option<LockedNode>, Error> {
     Ok(sqlx::query_as!(
         LockedNode,
-        r#"SELECT id AS "id: NodeId", name, state, generation, protected, epoch, wish, operation_id AS "operation_id: OperationId",
+        r#"SELECT id AS "id: NodeId", name, state, generation, protected, epoch, wish AS action, operation_id AS "operation_id: OperationId",
                   profile_id AS "profile_id: ObjectId", site_id AS "site_id: ObjectId", spec, labels AS "labels: Labels",
                   annotations AS "annotations: Labels",
                   EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released') AS "claimed!",
@@ -183,7 +183,7 @@ pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow
         r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Labels", n.annotations AS "annotations: Labels", n.spec,
                   n.generation, n.created_at, n.updated_at, n.protected, n.unsanitised, n.site_id AS "site_id: ObjectId",
                   n.rack_id AS "rack_id: ObjectId", n.profile_id AS "profile_id: ObjectId", n.state, n.entered_at,
-                  n.deadline_at, n.purpose, n.failed_phase, n.reason, n.epoch, n.wish,
+                  n.deadline_at, n.purpose, n.failed_phase, n.reason, n.epoch, n.wish AS action,
                   n.operation_id AS "operation_id: OperationId", n.waiting_for, n.waiting_reason, n.waiting_since, n.waiting_owner,
                   n.power_seen, n.power_seen_at, n.drift_items,
                   (SELECT o.since FROM scheduler_outs o WHERE o.node_id = n.id) AS "out_since: jiff_sqlx::Timestamp",
@@ -394,10 +394,10 @@ pub async fn set_maintenance_end(
 
 /// Stores the requested action of a node and makes the node due for the engine. The caller holds
 /// the row's lock.
-pub async fn set_wish(
+pub async fn set_action(
     conn: &mut PgConnection,
     node: NodeId,
-    wish: Wish,
+    action: Action,
     reason: Option<&str>,
     operation: OperationId,
     now: Timestamp,
@@ -405,7 +405,7 @@ pub async fn set_wish(
     sqlx::query!(
         "UPDATE nodes SET wish = $2, wish_reason = $3, operation_id = $4, due_at = $5 WHERE id = $1",
         node as NodeId,
-        wish.as_str(),
+        action.as_str(),
         reason,
         operation as OperationId,
         now.to_sqlx() as _,

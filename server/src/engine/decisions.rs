@@ -7,7 +7,7 @@ use muster_core::ids::ClaimId;
 use muster_core::lifecycle::decide;
 use muster_core::lifecycle::decision::Decision;
 use muster_core::lifecycle::snapshot::{Snapshot, StepStatus};
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::wait::{Wait, WaitReason};
 use sqlx::PgConnection;
@@ -73,7 +73,7 @@ fn needs_room(node: &EngineNode, decision: &Decision) -> Option<ClaimId> {
         return None;
     };
     node.claim
-        .filter(|_| node.wish == Some(Wish::Sweep))
+        .filter(|_| node.action == Some(Action::Sweep))
         .map(|(claim, _)| claim)
 }
 

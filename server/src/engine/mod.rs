@@ -14,12 +14,12 @@ mod observations; // Records the observations of a successful job
 pub mod orders; // Builds the order of a job when an agent leases the job
 pub mod outcomes; // Applies the outcomes reported by agents
 mod pairs; // Measurements between two nodes
+mod pass; // A reconcile pass over a node, in one transaction
 pub mod permits; // Decides whether a permit may be redeemed
 mod recoveries; // Recoveries of failed nodes
 pub mod releases; // The beginning of a release
 pub mod replacements; // Claims moving to another node
 mod snapshot; // The lifecycle's view of a node
-mod turn; // A reconcile pass over a node, in one transaction
 mod waivers; // Gates counted as passed by a waiver
 mod work; // Jobs and permits
 
@@ -30,8 +30,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::turn::Turn;
-pub use self::turn::{Taken, take_at_once};
+use self::pass::Pass;
+pub use self::pass::{Reconciled, reconcile_now};
 use crate::app::App;
 use crate::error::Error;
 
@@ -62,9 +62,9 @@ pub async fn run(app: App, cancel: CancellationToken) {
 async fn work(app: App, cancel: CancellationToken) {
     loop {
         match run_until_idle(&app).await {
-            Ok(turns) => metrics::counter!("muster_engine_turns_total").increment(turns),
+            Ok(passes) => metrics::counter!("muster_engine_turns_total").increment(passes),
             Err(error) => {
-                tracing::warn!(error = ?error, "the engine could not finish its round; it goes on at the next poll")
+                tracing::warn!(error = ?error, "the engine stopped with an error and continues at the next poll")
             }
         }
         tokio::select! {
@@ -82,12 +82,12 @@ async fn work(app: App, cancel: CancellationToken) {
 ///
 /// When the database fails.
 pub async fn run_until_idle(app: &App) -> Result<u64, Error> {
-    let mut turns = 0;
+    let mut passes = 0;
     let mut told = Instant::now();
     loop {
-        while let Some(turn) = turn::take(app).await? {
-            turns += 1;
-            if turn == Turn::QueuedJob {
+        while let Some(result) = pass::run_next(app).await? {
+            passes += 1;
+            if result == Pass::QueuedJob {
                 app.wake_agents.notify_waiters();
             }
             if told.elapsed() >= TELL_READERS {
@@ -99,10 +99,10 @@ pub async fn run_until_idle(app: &App) -> Result<u64, Error> {
         if !(replacements::take(app).await? || pairs::advance_runs(app).await?) {
             break;
         }
-        turns += 1;
+        passes += 1;
     }
-    if turns > 0 {
+    if passes > 0 {
         app.wake_readers.send_modify(|revision| *revision += 1);
     }
-    Ok(turns)
+    Ok(passes)
 }

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use muster_api::operations::OperationState;
 use muster_core::lifecycle::decision::{Effect, Move};
-use muster_core::lifecycle::state::{State, Wish};
+use muster_core::lifecycle::state::{Action, State};
 use muster_core::lifecycle::table;
 use muster_core::lifecycle::wait::{Wait, WaitReason};
 use serde_json::json;
@@ -36,14 +36,14 @@ pub(super) async fn advance(
         db::pairs::ends::come_back(conn, node.id, Some(&format!("it is {}", to.to)), now).await?;
     }
     recoveries::follow(conn, node, to, now).await?;
-    if let Some(wish) = node.wish.filter(|wish| {
-        !to.effects.contains(&Effect::WishTaken) && !table::wish_allowed(to.to, *wish)
+    if let Some(action) = node.action.filter(|action| {
+        !to.effects.contains(&Effect::ActionTaken) && !table::action_allowed(to.to, *action)
     }) {
-        db::lifecycle::drop_wish(conn, node.id).await?;
+        db::lifecycle::drop_action(conn, node.id).await?;
         refuse(
             conn,
             node,
-            wish,
+            action,
             &format!("too late: the node is {}", to.to),
             now,
         )
@@ -125,7 +125,7 @@ async fn end_operation(
         // (`engine/replacements.rs`).
         return Ok(());
     }
-    let wished = to.effects.contains(&Effect::WishTaken);
+    let requested = to.effects.contains(&Effect::ActionTaken);
     let (state, message) = match to.to {
         _ if to.effects.contains(&Effect::Stopped) => (
             OperationState::Cancelled,
@@ -134,7 +134,7 @@ async fn end_operation(
         State::Available | State::InService | State::Retired | State::Discovered => {
             (OperationState::Succeeded, to.to.to_string())
         }
-        State::Quarantined | State::Maintenance if wished || node.state == State::Draining => {
+        State::Quarantined | State::Maintenance if requested || node.state == State::Draining => {
             (OperationState::Succeeded, to.to.to_string())
         }
         State::Quarantined
@@ -161,18 +161,19 @@ async fn end_operation(
 
 /// Drops a requested action refused by a resting node, because a pending request would block every
 /// other request. Releases are skipped: the claim stores a release.
-pub(super) async fn refuse_wish(
+pub(super) async fn refuse_action(
     conn: &mut PgConnection,
     node: &EngineNode,
     wait: &Wait,
     now: Timestamp,
 ) -> Result<(), Error> {
     // A sweep waiting for a free slot is accepted.
-    let goes_on =
-        |wish: Wish| wish == Wish::Release || (wish == Wish::Sweep && wait.until.is_some());
-    let Some(wish) = node
-        .wish
-        .filter(|wish| node.state.is_resting() && !goes_on(*wish))
+    let goes_on = |action: Action| {
+        action == Action::Release || (action == Action::Sweep && wait.until.is_some())
+    };
+    let Some(action) = node
+        .action
+        .filter(|action| node.state.is_resting() && !goes_on(*action))
     else {
         return Ok(());
     };
@@ -184,8 +185,8 @@ pub(super) async fn refuse_wish(
             node.state, wait.condition
         )
     };
-    db::lifecycle::drop_wish(conn, node.id).await?;
-    refuse(conn, node, wish, &why, now).await
+    db::lifecycle::drop_action(conn, node.id).await?;
+    refuse(conn, node, action, &why, now).await
 }
 
 /// Ends the operation of a request granted in the node's state.
@@ -195,7 +196,7 @@ pub(super) async fn grant(
     what: &str,
     now: Timestamp,
 ) -> Result<(), Error> {
-    db::lifecycle::drop_wish(conn, node.id).await?;
+    db::lifecycle::drop_action(conn, node.id).await?;
     if let Some(until) = node
         .maintenance_until
         .filter(|_| node.state == State::Maintenance)
@@ -216,7 +217,7 @@ pub(super) async fn grant(
         conn,
         event
             .under(node.operation)
-            .with(json!({ "wish": node.wish })),
+            .with(json!({ "wish": node.action })),
     )
     .await?;
     db::lifecycle::make_due(conn, node.id, now).await
@@ -226,11 +227,11 @@ pub(super) async fn grant(
 pub(super) async fn refuse(
     conn: &mut PgConnection,
     node: &EngineNode,
-    wish: Wish,
+    action: Action,
     why: &str,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let summary = format!("{} was refused: {why}", wish.as_str());
+    let summary = format!("{} was refused: {why}", action.as_str());
     if let Some(operation) = node.operation {
         let state = match node.stop {
             true => OperationState::Cancelled,
@@ -247,7 +248,7 @@ pub(super) async fn refuse(
     );
     db::events::insert(
         conn,
-        event.under(node.operation).with(json!({ "wish": wish })),
+        event.under(node.operation).with(json!({ "wish": action })),
     )
     .await
 }

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use muster_api::operations::OperationState;
 use muster_core::ids::{ClaimId, NodeId, OperationId};
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use serde_json::json;
 use sqlx::PgConnection;
 
@@ -50,7 +50,7 @@ pub async fn begin(
     }
     db::operations::insert(conn, new).await?;
     db::nodes::set_assignment(conn, given.node, epoch, operation, now).await?;
-    db::nodes::set_wish(conn, given.node, Wish::Release, None, operation, now).await?;
+    db::nodes::set_action(conn, given.node, Action::Release, None, operation, now).await?;
     db::events::insert(
         conn,
         event

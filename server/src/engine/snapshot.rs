@@ -6,7 +6,7 @@ use muster_core::facts::Facts;
 use muster_core::gates::GateResult;
 use muster_core::lifecycle::snapshot::Pairing;
 use muster_core::lifecycle::snapshot::{PowerShare, Room, Snapshot};
-use muster_core::lifecycle::state::{State, Wish};
+use muster_core::lifecycle::state::{Action, State};
 use muster_core::lifecycle::steps::Step;
 use muster_core::stacks::ConvergeReport;
 use muster_core::wire::result::JobResult;
@@ -38,8 +38,8 @@ pub(super) async fn load(
         purpose: node.purpose,
         failed_phase: node.failed_phase,
         reason: node.reason.clone(),
-        wish: node.wish,
-        wish_reason: node.wish_reason.clone(),
+        action: node.action,
+        action_reason: node.action_reason.clone(),
         claim: node.claim.map(|(_, state)| state),
         undo_until: node.undo_until,
         protected: node.protected,
@@ -153,6 +153,6 @@ async fn still_waived(
 
 /// Returns whether the stack's firmware matters for the decision.
 fn asks_for_firmware(node: &EngineNode) -> bool {
-    let compares = node.state == State::InService && node.wish == Some(Wish::CheckDrift);
+    let compares = node.state == State::InService && node.action == Some(Action::CheckDrift);
     compares || matches!(node.state, State::Imaging | State::Installing)
 }

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{JobId, OperationId, PermitId};
 use muster_core::lifecycle::snapshot::StepStatus;
-use muster_core::lifecycle::state::{State, Wish};
+use muster_core::lifecycle::state::{Action, State};
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::wait::{Wait, WaitReason};
 use muster_core::permits::PermitKind;
@@ -113,7 +113,7 @@ fn reserves(node: &EngineNode, step: Step) -> Option<i32> {
 /// Returns whether the scheduler must start no job on the node because of a sweep. A run of pairs
 /// keeps track of the run's own nodes.
 fn holds_back(node: &EngineNode, step: Step) -> bool {
-    step == Step::Hold && node.wish == Some(Wish::Sweep)
+    step == Step::Hold && node.action == Some(Action::Sweep)
 }
 
 /// Begins another round of a step. After a successful round a new job is queued, because a machine

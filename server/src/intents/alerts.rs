@@ -5,7 +5,7 @@
 use jiff::{SignedDuration, Timestamp};
 use muster_api::alerts::{Alert, AlertGroup, AlertHeard, AlertOutcome, AlertStatus, AlertsHeard};
 use muster_core::ids::OperationId;
-use muster_core::lifecycle::state::{State, Wish};
+use muster_core::lifecycle::state::{Action, State};
 use muster_core::recovery::{WINDOW_S, most};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -19,7 +19,7 @@ use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
-use crate::intents::nodes::wishes::{self, ActionRequest};
+use crate::intents::nodes::requests::{self, ActionRequest};
 use crate::intents::writing::{self, Effect};
 
 /// The largest number of alerts in one request.
@@ -257,12 +257,12 @@ async fn take_out(
     }
     let reason = format!("alert {text}");
     let request = ActionRequest {
-        wish: Wish::Quarantine,
+        action: Action::Quarantine,
         reason: Some(&reason),
         until: None,
         suite: None,
     };
-    match wishes::write_wish(conn, app, actor, node, request).await {
+    match requests::write_action(conn, app, actor, node, request).await {
         Ok(operation) => Ok(Became {
             operation: Some(operation),
             ..Became::only(AlertOutcome::Quarantined)

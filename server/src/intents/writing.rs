@@ -6,7 +6,7 @@ use http::StatusCode;
 use muster_api::nodes::NodePlan;
 use muster_core::effects::{self, Effect as Cost};
 use muster_core::ids::{NodeId, OperationId};
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use serde::Serialize;
 use sqlx::PgConnection;
 
@@ -141,9 +141,13 @@ async fn plan(conn: &mut PgConnection, operation: OperationId) -> Result<NodePla
     let row = db::nodes::list(conn, &node).await?.pop();
     let now = row.as_ref().map(|row| row.state);
     let failed = row.and_then(|row| row.failed_phase);
-    let effect = match (operation.kind.as_str(), operation.kind.parse::<Wish>(), now) {
+    let effect = match (
+        operation.kind.as_str(),
+        operation.kind.parse::<Action>(),
+        now,
+    ) {
         ("claim", _, _) => Cost::Reinstall,
-        (_, Ok(wish), Some(now)) => effects::of_wish(wish, now, failed),
+        (_, Ok(action), Some(now)) => effects::of_action(action, now, failed),
         // Keep, rename, move: the machine is unchanged, except for the return to its scheduler.
         _ => Cost::InPlace,
     };

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use muster_core::ids::NodeId;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use tokio_util::sync::CancellationToken;
 
 use super::looks;
@@ -15,7 +15,7 @@ const PERIOD: SignedDuration = SignedDuration::from_hours(24);
 const REASON: &str = "the daily drift check";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
-    looks::run(app, Wish::CheckDrift, cancel, |app, after| async move {
+    looks::run(app, Action::CheckDrift, cancel, |app, after| async move {
         round(&app, after).await
     })
     .await;
@@ -31,5 +31,5 @@ pub async fn round(app: &App, after: NodeId) -> Result<NodeId, Error> {
     let candidates =
         db::drift::list_candidates(&mut *app.pool.acquire().await?, after, before, looks::ROUND)
             .await?;
-    looks::begin(app, &candidates, Wish::CheckDrift, REASON).await
+    looks::begin(app, &candidates, Action::CheckDrift, REASON).await
 }

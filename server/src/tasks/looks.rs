@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use muster_core::ids::{NodeId, OperationId};
-use muster_core::lifecycle::state::{State, Wish};
+use muster_core::lifecycle::state::{Action, State};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ const FIRST: NodeId = NodeId(Uuid::nil());
 /// Runs rounds until cancelled. Each round starts where the round before ended.
 pub(super) async fn run<R: Future<Output = Result<NodeId, Error>>>(
     app: App,
-    what: Wish,
+    what: Action,
     cancel: CancellationToken,
     round: impl Fn(App, NodeId) -> R,
 ) {
@@ -56,7 +56,7 @@ pub(super) async fn run<R: Future<Output = Result<NodeId, Error>>>(
 pub(super) async fn begin(
     app: &App,
     candidates: &[Candidate],
-    wish: Wish,
+    action: Action,
     reason: &str,
 ) -> Result<NodeId, Error> {
     let mut begun = 0;
@@ -64,7 +64,7 @@ pub(super) async fn begin(
         if begun == BEGUN {
             return Ok(node.id);
         }
-        if node.due && ask(app, &node.name, wish, reason).await? {
+        if node.due && ask(app, &node.name, action, reason).await? {
             begun += 1;
         }
     }
@@ -84,19 +84,19 @@ pub(super) async fn begin(
 /// # Errors
 ///
 /// When the database fails.
-async fn ask(app: &App, name: &str, wish: Wish, reason: &str) -> Result<bool, Error> {
+async fn ask(app: &App, name: &str, action: Action, reason: &str) -> Result<bool, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     let Some(node) = db::nodes::find_for_update(&mut tx, name).await? else {
         return Ok(false);
     };
-    if node.wish.is_some() || node.releasing || node.state != State::InService {
+    if node.action.is_some() || node.releasing || node.state != State::InService {
         return Ok(false);
     }
     let id = OperationId::new();
     let operation = NewOperation {
         id,
-        kind: wish.as_str(),
+        kind: action.as_str(),
         node: Some(node.id),
         claim: None,
         actor: "muster".into(),
@@ -105,13 +105,13 @@ async fn ask(app: &App, name: &str, wish: Wish, reason: &str) -> Result<bool, Er
         now,
     };
     db::operations::insert(&mut tx, &operation).await?;
-    db::nodes::set_wish(&mut tx, node.id, wish, Some(reason), id, now).await?;
-    let summary = format!("{name}: {wish} requested: {reason}");
+    db::nodes::set_action(&mut tx, node.id, action, Some(reason), id, now).await?;
+    let summary = format!("{name}: {action} requested: {reason}");
     let event =
         NewEvent::node(now, "muster", "node.action_requested", node.id, summary).under(Some(id));
     db::events::insert(
         &mut tx,
-        event.with(json!({ "wish": wish.as_str(), "reason": reason })),
+        event.with(json!({ "wish": action.as_str(), "reason": reason })),
     )
     .await?;
     tx.commit().await?;

@@ -2,7 +2,7 @@
 //! beside the node's jobs and acts on the findings.
 
 use muster_core::ids::NodeId;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use tokio_util::sync::CancellationToken;
 
 use super::looks;
@@ -13,7 +13,7 @@ use crate::error::Error;
 const REASON: &str = "the pool's periodic sweep";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
-    looks::run(app, Wish::Sweep, cancel, |app, after| async move {
+    looks::run(app, Action::Sweep, cancel, |app, after| async move {
         round(&app, after).await
     })
     .await;
@@ -29,5 +29,5 @@ pub async fn round(app: &App, after: NodeId) -> Result<NodeId, Error> {
     let candidates =
         db::sweeps::list_candidates(&mut *app.pool.acquire().await?, after, now, looks::ROUND)
             .await?;
-    looks::begin(app, &candidates, Wish::Sweep, REASON).await
+    looks::begin(app, &candidates, Action::Sweep, REASON).await
 }

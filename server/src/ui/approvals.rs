@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Redirect;
 use jiff::Timestamp;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use uuid::Uuid;
 
 use super::format::{self, Moment};
@@ -45,9 +45,9 @@ pub(super) fn pending(row: ApprovalRow, actor: &Actor, now: Timestamp) -> Pendin
         because: format::cut(&row.because, 200),
         asked: format::moment(row.requested_at, now),
         by: row.requested_by,
-        what: match (row.waiver, row.wish, row.replaces) {
+        what: match (row.waiver, row.action, row.replaces) {
             (Some(_), _, _) => "the waiver",
-            (None, Some(Wish::Wipe), _) => "the wipe",
+            (None, Some(Action::Wipe), _) => "the wipe",
             (None, Some(_), _) => "the new installation",
             (None, None, true) => "the replacement",
             (None, None, false) if row.erase_now => {

@@ -118,8 +118,8 @@ fn forms() -> Router<App> {
             post(nodes::parts::replace_part).layer(need("node.replace-parts", "node={node}")),
         )
         .route(
-            "/ui/nodes/{node}/actions/{wish}",
-            post(nodes::actions::act_on_node).layer(need("node.{wish}", "node={node}")),
+            "/ui/nodes/{node}/actions/{action}",
+            post(nodes::actions::act_on_node).layer(need("node.{action}", "node={node}")),
         )
         .route(
             "/ui/approvals/{approval}/{word}",

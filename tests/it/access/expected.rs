@@ -310,8 +310,8 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
             "/ui/pools/{pool}/pairs",
         ],
     ),
-    // Each wish as ACTIONS has it.
-    ("uoa", Reach::Object, &["/ui/nodes/{node}/actions/{wish}"]),
+    // Each action, as listed by ACTIONS.
+    ("uoa", Reach::Object, &["/ui/nodes/{node}/actions/{action}"]),
     (
         "",
         Reach::Any,

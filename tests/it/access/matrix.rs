@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 use muster_api::tokens::Role;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -331,7 +331,7 @@ fn pages(_: &Server, objects: &Objects) -> Vec<Call> {
         };
         let words: Vec<(&str, &str)> = match route {
             _ if roles.is_empty() => continue,
-            "/ui/nodes/{node}/actions/{wish}" => ACTIONS
+            "/ui/nodes/{node}/actions/{action}" => ACTIONS
                 .iter()
                 .flat_map(|(roles, actions)| actions.iter().map(move |action| (*roles, *action)))
                 .collect(),
@@ -340,7 +340,7 @@ fn pages(_: &Server, objects: &Objects) -> Vec<Call> {
             _ => vec![(roles, "")],
         };
         for (roles, word) in words {
-            let path = objects.fill(&route.replace("{wish}", word).replace("{word}", word));
+            let path = objects.fill(&route.replace("{action}", word).replace("{word}", word));
             let (name, method) = (format!("{method} {path}"), method.clone());
             calls.push(Call {
                 name,
@@ -522,7 +522,7 @@ fn every_action_of_a_node_has_its_row() {
         .iter()
         .flat_map(|(_, actions)| actions.iter().copied())
         .collect();
-    let known: BTreeSet<&str> = Wish::ALL.iter().map(|wish| wish.as_str()).collect();
+    let known: BTreeSet<&str> = Action::ALL.iter().map(|action| action.as_str()).collect();
     assert_eq!(
         named.iter().copied().collect::<BTreeSet<_>>(),
         known,

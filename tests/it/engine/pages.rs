@@ -71,17 +71,17 @@ async fn a_form_made_by_hand_cannot_leave_out_what_an_action_takes() {
     let person = world
         .admin
         .header("content-type", "application/x-www-form-urlencoded");
-    for (wish, takes) in [
+    for (action, takes) in [
         ("adopt", "host key"),
         ("replace-parts", "serials"),
         ("release", "claim"),
     ] {
-        let path = format!("/ui/nodes/n1/actions/{wish}");
+        let path = format!("/ui/nodes/n1/actions/{action}");
         let reply = person
             .send(Method::POST, &path, b"reason=by+hand&typed=n1".to_vec())
             .await
             .expect(422);
-        assert!(reply.text.contains(takes), "{wish}: {}", reply.text);
+        assert!(reply.text.contains(takes), "{action}: {}", reply.text);
     }
     assert_eq!(
         (

@@ -1,4 +1,4 @@
-//! Replicas that are frozen, or killed, in the middle of a node's turn: processes of their own, beside a server that goes on.
+//! Replicas that are frozen, or killed, in the middle of a reconcile pass: processes of their own, beside a server that goes on.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

@@ -127,7 +127,7 @@ const UPWARD: [(&str, &str, &str, &str); 7] = [
         "core",
         "effects",
         "lifecycle",
-        "the words of states and wishes",
+        "the words of states and actions",
     ),
     (
         "core",

@@ -1,16 +1,10 @@
 //! Plain comments: nouns instead of pronouns. CONTRIBUTING has the rule, this file measures.
 //!
 //! A file is plain with at most 5 pronouns in 100 words of its comments, and at most 4 words such as
-//! `what` or `nobody` in 1,000. `not_plain.txt` lists the files that are not plain yet, with a digest
-//! of their text: the list only shrinks, and a change of a listed file makes the file plain.
-//! `UPDATE_PLAIN=1` removes the files that became plain.
-
-use std::collections::BTreeMap;
-
-use muster_core::values::Digest;
+//! `what` or `nobody` in 1,000.
 
 use super::ROOMS;
-use super::source::{Source, root, sources};
+use super::source::{Source, sources};
 
 const PRONOUNS_IN_100: usize = 5;
 const VAGUE_IN_1000: usize = 4;
@@ -45,7 +39,6 @@ const PRONOUNS: [&str; 24] = [
     "one's",
     "it's",
 ];
-const LIST: &str = "tests/it/tidy/not_plain.txt";
 
 /// The words of a comment's line, without code in backticks.
 fn words(comment: &str) -> impl Iterator<Item = String> + '_ {
@@ -94,55 +87,17 @@ fn offence(source: &Source) -> Option<String> {
     })
 }
 
-/// The start of a digest: enough to notice a change.
-fn mark(text: &str) -> String {
-    Digest::of(text.as_bytes()).to_string()[7..19].to_owned()
-}
-
-/// The files that are not plain yet: path and mark.
-fn listed() -> BTreeMap<String, String> {
-    let text = std::fs::read_to_string(root().join(LIST)).expect("the list is there");
-    text.lines()
-        .filter_map(|line| line.split_once(' '))
-        .map(|(path, mark)| (path.to_owned(), mark.to_owned()))
-        .collect()
-}
-
 #[test]
-fn comments_are_plain_and_the_list_only_shrinks() {
-    let listed = listed();
-    let found: BTreeMap<String, (String, String)> = ROOMS
+fn comments_are_plain() {
+    let found: Vec<String> = ROOMS
         .iter()
         .flat_map(|room| sources(room))
         .filter(|source| !source.is_test() && !source.path.starts_with("fuzz/"))
-        .filter_map(|source| {
-            offence(&source).map(|why| (source.path.clone(), (mark(&source.text), why)))
-        })
-        .collect();
-    if std::env::var_os("UPDATE_PLAIN").is_some() {
-        let kept = listed.iter().filter(|(path, _)| found.contains_key(*path));
-        let text: String = kept
-            .map(|(path, mark)| format!("{path} {mark}\n"))
-            .collect();
-        std::fs::write(root().join(LIST), text).expect("the list can be written");
-        return;
-    }
-    let changed: Vec<String> = found
-        .iter()
-        .filter(|(path, (mark, _))| listed.get(*path) != Some(mark))
-        .map(|(path, (_, why))| format!("{path}: {why}"))
+        .filter_map(|source| offence(&source).map(|why| format!("{}: {why}", source.path)))
         .collect();
     assert!(
-        changed.is_empty(),
-        "write these comments plainly (CONTRIBUTING, Writing): {changed:#?}"
-    );
-    let plain: Vec<&String> = listed
-        .keys()
-        .filter(|path| !found.contains_key(*path))
-        .collect();
-    assert!(
-        plain.is_empty(),
-        "plain now: UPDATE_PLAIN=1 removes them from {LIST}: {plain:#?}"
+        found.is_empty(),
+        "write these comments plainly (CONTRIBUTING, Writing): {found:#?}"
     );
 }
 

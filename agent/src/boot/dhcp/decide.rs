@@ -143,12 +143,12 @@ fn address_for(question: &Question, leases: &Leases) -> Option<Given> {
             time: FIXED_LEASE,
         });
     }
-    let wish = wished(request);
+    let action = requested(request);
     let taken = |address| segment.is_taken(address) || !segment.subnet.network.contains(&address);
     let address = leases.pick(
         request.mac,
         segment.subnet.dynamic_range?,
-        wish,
+        action,
         taken,
         question.now,
     )?;
@@ -160,7 +160,7 @@ fn address_for(question: &Question, leases: &Leases) -> Option<Given> {
 
 /// Returns the address requested by a client: from the option before the client has an address,
 /// from the header in a renewal.
-fn wished(request: &Message) -> Option<Ipv4Addr> {
+fn requested(request: &Message) -> Option<Ipv4Addr> {
     let in_header = Some(request.ciaddr).filter(|address| !address.is_unspecified());
     request
         .options
@@ -172,9 +172,9 @@ fn wished(request: &Message) -> Option<Ipv4Addr> {
 /// The server may have no address for a machine that renews or returns with an old lease. Such a
 /// request is refused only if the address is outside of the subnet, and otherwise stays unanswered.
 fn confirm(question: &Question, leases: &mut Leases, selected_us: bool) -> Option<Reply> {
-    let wished = wished(question.request)?;
+    let requested = requested(question.request)?;
     match address_for(question, leases) {
-        Some(given) if given.address == wished => {
+        Some(given) if given.address == requested => {
             leases.hold(
                 question.request.mac,
                 given.address,
@@ -183,7 +183,7 @@ fn confirm(question: &Question, leases: &mut Leases, selected_us: bool) -> Optio
             );
             Some(grant(question, Kind::Ack, given))
         }
-        None if !selected_us && question.segment.subnet.network.contains(&wished) => None,
+        None if !selected_us && question.segment.subnet.network.contains(&requested) => None,
         Some(_) | None => Some(refuse(question)),
     }
 }

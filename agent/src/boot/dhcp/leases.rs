@@ -45,7 +45,7 @@ impl Leases {
         &self,
         mac: Mac,
         range: (Ipv4Addr, Ipv4Addr),
-        wish: Option<Ipv4Addr>,
+        action: Option<Ipv4Addr>,
         taken: impl Fn(Ipv4Addr) -> bool,
         now: Instant,
     ) -> Option<Ipv4Addr> {
@@ -56,7 +56,7 @@ impl Leases {
         let spread = u32::from_be_bytes([mac.0[2], mac.0[3], mac.0[4], mac.0[5]]);
         let others =
             (0..size.min(MOST)).map(|step| Ipv4Addr::from(first + (spread % size + step) % size));
-        let mut candidates = has.into_iter().chain(wish).filter(in_range).chain(others);
+        let mut candidates = has.into_iter().chain(action).filter(in_range).chain(others);
         candidates.find(|address| !taken(*address) && self.is_free_for(mac, *address, now))
     }
 

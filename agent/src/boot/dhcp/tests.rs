@@ -550,11 +550,14 @@ fn cut_off_it_answers_whom_nobody_else_answered() {
         ),
         [4]
     );
-    let (wish, agent) = (FIXED.octets(), AGENT.octets());
+    let (action, agent) = (FIXED.octets(), AGENT.octets());
     let selecting = message(
         Kind::Request,
         KNOWN,
-        &[(code::REQUESTED_ADDRESS, &wish), (code::SERVER_ID, &agent)],
+        &[
+            (code::REQUESTED_ADDRESS, &action),
+            (code::SERVER_ID, &agent),
+        ],
     );
     assert_eq!(
         late(&mut yielding, start, &selecting, &[5]),
@@ -604,9 +607,9 @@ fn cut_off_it_is_silent_where_machines_choose_another() {
     );
     // The acting agent uses the same address. The client accepted the offer of the acting agent,
     // and not the offer of this agent.
-    let (wish, agent) = (FIXED.octets(), AGENT.octets());
+    let (action, agent) = (FIXED.octets(), AGENT.octets());
     let selecting = [
-        (code::REQUESTED_ADDRESS, wish.as_slice()),
+        (code::REQUESTED_ADDRESS, action.as_slice()),
         (code::SERVER_ID, agent.as_slice()),
     ];
     let selecting = Message {

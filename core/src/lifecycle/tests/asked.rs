@@ -5,35 +5,35 @@ use crate::gates::{Evidence, GateResult, Stage, Verdict};
 
 const RESTS: [State; 2] = [State::Quarantined, State::Maintenance];
 
-fn resting(state: State, wish: Wish) -> Snapshot {
+fn resting(state: State, action: Action) -> Snapshot {
     Snapshot {
-        wish: Some(wish),
+        action: Some(action),
         ..node(state)
     }
 }
 
-fn held(state: State, wish: Wish) -> Snapshot {
+fn held(state: State, action: Action) -> Snapshot {
     Snapshot {
         claim: Some(ClaimState::Bound),
         installed: true,
         unsanitised: true,
-        ..resting(state, wish)
+        ..resting(state, action)
     }
 }
 
 #[test]
 fn power_is_switched_where_nobody_works() {
-    for (wish, step_of) in [
-        (Wish::PowerOn, Step::PowerOn),
-        (Wish::PowerOff, Step::PowerOff),
-        (Wish::PowerCycle, Step::PowerCycle),
+    for (action, step_of) in [
+        (Action::PowerOn, Step::PowerOn),
+        (Action::PowerOff, Step::PowerOff),
+        (Action::PowerCycle, Step::PowerCycle),
     ] {
         for state in RESTS {
-            let mut asked = resting(state, wish);
+            let mut asked = resting(state, action);
             assert_eq!(
                 decide(&asked, now()),
                 Decision::Start(step_of),
-                "{state} {wish}"
+                "{state} {action}"
             );
             asked.steps = vec![step(step_of, StepStatus::Succeeded)];
             assert!(matches!(decide(&asked, now()), Decision::Granted(_)));
@@ -65,29 +65,29 @@ fn power_is_switched_where_nobody_works() {
             State::Imaging,
             State::Wiping,
         ] {
-            assert!(!table::wish_allowed(state, wish), "{state} {wish}");
+            assert!(!table::action_allowed(state, action), "{state} {action}");
         }
     }
     // A claimable node stays off.
-    assert!(!table::wish_allowed(State::Available, Wish::PowerOn));
+    assert!(!table::action_allowed(State::Available, Action::PowerOn));
 }
 
 #[test]
 fn a_machine_is_not_started_from_disks_that_may_be_anybodys() {
-    for wish in [Wish::PowerOn, Wish::PowerCycle] {
-        let mut asked = resting(State::Quarantined, wish);
+    for action in [Action::PowerOn, Action::PowerCycle] {
+        let mut asked = resting(State::Quarantined, action);
         asked.unsanitised = true;
         assert!(
             matches!(decide(&asked, now()), Decision::Refused(_)),
-            "{wish}"
+            "{action}"
         );
         // The owner's own system may be started.
         assert!(
             matches!(
-                decide(&held(State::Quarantined, wish), now()),
+                decide(&held(State::Quarantined, action), now()),
                 Decision::Start(_)
             ),
-            "{wish}"
+            "{action}"
         );
         asked.unsanitised = false;
         asked.power_person = Some("remote hands".into());
@@ -103,7 +103,7 @@ fn a_machine_is_not_started_from_disks_that_may_be_anybodys() {
 
 #[test]
 fn what_starts_a_machine_needs_its_share_of_the_racks_power() {
-    let mut asked = held(State::Maintenance, Wish::PowerOn);
+    let mut asked = held(State::Maintenance, Action::PowerOn);
     asked.power = PowerShare {
         rack: Some("r1".into()),
         budget_w: Some(500),
@@ -141,7 +141,7 @@ fn passed() -> GateResult {
 
 #[test]
 fn gates_run_in_the_installed_system_or_in_the_live_image() {
-    let mut own = held(State::Maintenance, Wish::RunGates);
+    let mut own = held(State::Maintenance, Action::RunGates);
     assert_eq!(decide(&own, now()), Decision::Start(Step::Gates));
     own.off = true;
     assert_eq!(decide(&own, now()), Decision::Start(Step::BootDisk));
@@ -163,7 +163,7 @@ fn gates_run_in_the_installed_system_or_in_the_live_image() {
             failure: failure(false),
         },
     ] {
-        let mut bare = resting(State::Available, Wish::RunGates);
+        let mut bare = resting(State::Available, Action::RunGates);
         assert_eq!(decide(&bare, now()), Decision::Start(Step::BootLive));
         bare.stop = ending == StepStatus::Cancelled;
         bare.steps = vec![
@@ -197,16 +197,16 @@ fn gates_run_in_the_installed_system_or_in_the_live_image() {
 
 #[test]
 fn a_new_installation_goes_through_the_scheduler_and_the_gates() {
-    for (wish, purpose, to) in [
-        (Wish::Converge, Purpose::Upgrade, State::Installing),
-        (Wish::Reinstall, Purpose::Reinstall, State::Imaging),
+    for (action, purpose, to) in [
+        (Action::Converge, Purpose::Upgrade, State::Installing),
+        (Action::Reinstall, Purpose::Reinstall, State::Imaging),
     ] {
-        let Decision::Advance(moved) = decide(&held(State::InService, wish), now()) else {
+        let Decision::Advance(moved) = decide(&held(State::InService, action), now()) else {
             panic!("must drain")
         };
         assert_eq!((moved.to, moved.purpose), (State::Draining, Some(purpose)));
-        let mut draining = held(State::Draining, wish);
-        (draining.wish, draining.purpose) = (None, Some(purpose));
+        let mut draining = held(State::Draining, action);
+        (draining.action, draining.purpose) = (None, Some(purpose));
         assert_eq!(
             decide(&draining, now()),
             Decision::Start(Step::Drain),
@@ -222,18 +222,18 @@ fn a_new_installation_goes_through_the_scheduler_and_the_gates() {
         assert_eq!(moved.to, to);
         assert!(moved.effects.contains(&Effect::LeaveCluster));
         for state in [State::Maintenance, State::Failed] {
-            let Decision::Advance(moved) = decide(&held(state, wish), now()) else {
+            let Decision::Advance(moved) = decide(&held(state, action), now()) else {
                 panic!("{state}: must move")
             };
             assert_eq!(moved.to, to, "{state}");
             // Without a claim there is no stack to install.
             assert!(
-                matches!(decide(&resting(state, wish), now()), Decision::Wait(_)),
+                matches!(decide(&resting(state, action), now()), Decision::Wait(_)),
                 "{state}"
             );
         }
         // Jobs may still run after a failed drain. The jobs end first.
-        let mut stuck = held(State::Failed, wish);
+        let mut stuck = held(State::Failed, action);
         (stuck.failed_phase, stuck.purpose, stuck.in_cluster) =
             (Some(State::Draining), Some(Purpose::Repair), true);
         let Decision::Advance(moved) = decide(&stuck, now()) else {
@@ -245,8 +245,8 @@ fn a_new_installation_goes_through_the_scheduler_and_the_gates() {
 
 #[test]
 fn a_node_that_was_switched_off_is_booted_before_its_gates() {
-    let mut back = held(State::Validating, Wish::Resume);
-    back.wish = None;
+    let mut back = held(State::Validating, Action::Resume);
+    back.action = None;
     back.suite = Some(crate::gates::Suite {
         name: "admit".into(),
         version: "1".into(),
@@ -260,7 +260,7 @@ fn a_node_that_was_switched_off_is_booted_before_its_gates() {
 #[test]
 fn a_release_stops_what_runs_where_the_node_rests() {
     for state in RESTS {
-        let mut asked = held(state, Wish::RunGates);
+        let mut asked = held(state, Action::RunGates);
         asked.claim = Some(ClaimState::Releasing);
         asked.steps = vec![step(Step::Gates, StepStatus::Running { waiting_for: None })];
         assert_eq!(decide(&asked, now()), Decision::Cancel(Step::Gates));
@@ -283,7 +283,7 @@ fn a_bmcs_password_is_changed_where_nothing_else_talks_to_it() {
         State::Quarantined,
         State::Maintenance,
     ] {
-        let mut asked = resting(state, Wish::RotateBmc);
+        let mut asked = resting(state, Action::RotateBmc);
         assert_eq!(
             decide(&asked, now()),
             Decision::Start(Step::RotateBmc),
@@ -319,7 +319,7 @@ fn a_bmcs_password_is_changed_where_nothing_else_talks_to_it() {
         State::Inspecting,
     ] {
         assert!(
-            !table::wish_allowed(state, Wish::RotateBmc),
+            !table::action_allowed(state, Action::RotateBmc),
             "{state}: a job may be powering it"
         );
     }

@@ -32,11 +32,11 @@ const COURSES: [Course; 9] = [
 
 /// Returns every situation of a state that changes the next move.
 fn situations(state: State) -> Vec<Snapshot> {
-    let wishes = Wish::ALL
+    let actions = Action::ALL
         .iter()
         .copied()
-        .filter(|wish| table::wish_allowed(state, *wish));
-    let wishes: Vec<Option<Wish>> = [None].into_iter().chain(wishes.map(Some)).collect();
+        .filter(|action| table::action_allowed(state, *action));
+    let actions: Vec<Option<Action>> = [None].into_iter().chain(actions.map(Some)).collect();
     let phases: &[Option<State>] = match state {
         State::Failed => &[
             Some(State::Inspecting),
@@ -65,14 +65,14 @@ fn situations(state: State) -> Vec<Snapshot> {
         _ => &[None],
     };
     let mut all = Vec::new();
-    for &wish in &wishes {
+    for &action in &actions {
         for &claim in claims {
             for &failed_phase in phases {
                 for purpose in Purpose::ALL {
                     for flags in 0..16_u8 {
                         let flag = |bit: u8| flags & (1 << bit) != 0;
                         let mut one = node(state);
-                        (one.wish, one.claim, one.failed_phase) = (wish, claim, failed_phase);
+                        (one.action, one.claim, one.failed_phase) = (action, claim, failed_phase);
                         let drains =
                             state == State::Draining || failed_phase == Some(State::Draining);
                         if drains && *purpose == Purpose::Release && claim.is_none() {
@@ -158,7 +158,7 @@ fn leaves(mut node: Snapshot, course: Course) -> Option<(State, String)> {
 /// Describes the reason for a move in a person's words.
 fn cause(node: &Snapshot, moved: &Move) -> String {
     let unhappy = |status: &StepStatus| matches!(status, StepStatus::Failed { .. });
-    match node.wish {
+    match node.action {
         _ if moved
             .reason
             .as_deref()
@@ -166,8 +166,8 @@ fn cause(node: &Snapshot, moved: &Move) -> String {
         {
             "the release is undone".into()
         }
-        Some(wish) if moved.effects.contains(&Effect::WishTaken) && !node.releasing() => {
-            format!("requested: {wish}")
+        Some(action) if moved.effects.contains(&Effect::ActionTaken) && !node.releasing() => {
+            format!("requested: {action}")
         }
         _ if moved.effects.contains(&Effect::Stopped)
             || moved.to == State::InService && node.state == State::Draining =>
@@ -189,7 +189,7 @@ fn cause(node: &Snapshot, moved: &Move) -> String {
             "the wipe cannot be verified".into()
         }
         _ if moved.to == State::Wiping
-            || node.releasing() && moved.effects.contains(&Effect::WishTaken) =>
+            || node.releasing() && moved.effects.contains(&Effect::ActionTaken) =>
         {
             "the claim is deleted".into()
         }
@@ -243,15 +243,15 @@ fn document() -> String {
     }
     text.push_str("\n## Allowed actions and time limits\n\n| state | allowed actions | stuck after |\n|---|---|---|\n");
     for &state in State::ALL {
-        let wishes: Vec<&str> = Wish::ALL
+        let actions: Vec<&str> = Action::ALL
             .iter()
-            .filter(|wish| table::wish_allowed(state, **wish))
-            .map(|wish| wish.as_str())
+            .filter(|action| table::action_allowed(state, **action))
+            .map(|action| action.as_str())
             .collect();
         let stuck = state
             .default_deadline_s()
             .map_or("never".into(), |seconds| format!("{} min", seconds / 60));
-        let _ = writeln!(text, "| {state} | {} | {stuck} |", wishes.join(", "));
+        let _ = writeln!(text, "| {state} | {} | {stuck} |", actions.join(", "));
     }
     let later: Vec<String> = State::ALL
         .iter()

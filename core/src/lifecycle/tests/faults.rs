@@ -646,7 +646,7 @@ fn a_drain_for_a_recovery_leads_to_its_first_rung() {
     assert_eq!(moved(&draining).to, State::Quarantined);
     draining.recovery = Some(recovery(&[Rung::Reboot], 0));
     assert_eq!(moved(&draining).to, State::Repairing);
-    draining.wish = Some(Wish::Quarantine);
+    draining.action = Some(super::Action::Quarantine);
     assert_eq!(
         moved(&draining).to,
         State::Quarantined,

@@ -97,7 +97,7 @@ fn a_rack_without_power_to_spare_orders_updates_too() {
 #[test]
 fn a_node_in_service_is_only_looked_at() {
     let mut serving = wanting(State::InService);
-    serving.wish = Some(Wish::CheckDrift);
+    serving.action = Some(Action::CheckDrift);
     assert_eq!(decide(&serving, now()), Decision::Start(Step::FirmwareLook));
     serving.steps = vec![step(Step::FirmwareLook, StepStatus::Succeeded)];
     assert_eq!(decide(&serving, now()), Decision::Start(Step::Drift));

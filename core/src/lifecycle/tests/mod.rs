@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use super::decide;
 use super::decision::{Decision, Effect, Ladder, Move};
 use super::snapshot::{PowerShare, Room, SchedulerOut, Snapshot, StepStatus, StepView};
-use super::state::{Purpose, State, Wish};
+use super::state::{Action, Purpose, State};
 use super::steps::Step;
 use super::table;
 use crate::claims::ClaimState;
@@ -64,8 +64,8 @@ fn node(state: State) -> Snapshot {
         purpose: (state == State::Draining).then_some(Purpose::Release),
         failed_phase: (state == State::Failed).then_some(State::Imaging),
         reason: None,
-        wish: None,
-        wish_reason: None,
+        action: None,
+        action_reason: None,
         claim: None,
         undo_until: None,
         protected: false,
@@ -254,7 +254,7 @@ fn a_wipe_that_cannot_be_verified_is_never_claimable_again() {
     assert!(!moved.effects.contains(&Effect::Sanitised));
     let mut held = node(State::Quarantined);
     (held.unsanitised, held.reason) = (true, moved.reason);
-    held.wish = Some(Wish::Recover);
+    held.action = Some(Action::Recover);
     assert!(matches!(decide(&held, now()), Decision::Wait(_)));
     // A retirement and a reinstatement do not change the rule.
     let mut back = node(State::Inspecting);
@@ -345,7 +345,7 @@ fn a_drain_that_failed_goes_on_for_what_it_was_for() {
     let mut failed = node(State::Failed);
     (failed.failed_phase, failed.purpose, failed.in_cluster) =
         (Some(State::Draining), moved.purpose, true);
-    failed.wish = Some(Wish::Retry);
+    failed.action = Some(Action::Retry);
     let Decision::Advance(again) = decide(&failed, now()) else {
         panic!("must move")
     };
@@ -354,11 +354,11 @@ fn a_drain_that_failed_goes_on_for_what_it_was_for() {
         (State::Draining, Some(Purpose::Repair))
     );
     // Jobs may still run here. The jobs end first, for every requested action.
-    for (wish, purpose) in [
-        (Wish::Quarantine, Purpose::Repair),
-        (Wish::Maintain, Purpose::Maintenance),
+    for (action, purpose) in [
+        (Action::Quarantine, Purpose::Repair),
+        (Action::Maintain, Purpose::Maintenance),
     ] {
-        failed.wish = Some(wish);
+        failed.action = Some(action);
         let Decision::Advance(again) = decide(&failed, now()) else {
             panic!("must move")
         };
@@ -453,7 +453,7 @@ fn a_maintenance_ends_at_its_time_and_not_before() {
 #[test]
 fn an_inspection_in_service_leaves_the_node_where_it_is() {
     let mut serving = node(State::InService);
-    serving.wish = Some(Wish::Inspect);
+    serving.action = Some(Action::Inspect);
     assert_eq!(decide(&serving, now()), Decision::Start(Step::Inventory));
     let former = StepView {
         current: false,
@@ -479,7 +479,7 @@ fn an_inspection_in_service_leaves_the_node_where_it_is() {
 #[test]
 fn an_adoption_only_reads_and_a_failure_changes_no_state() {
     let mut found = node(State::Discovered);
-    found.wish = Some(Wish::Adopt);
+    found.action = Some(Action::Adopt);
     assert_eq!(decide(&found, now()), Decision::Start(Step::Adopt));
     found.steps = vec![step(
         Step::Adopt,
@@ -574,7 +574,7 @@ fn any_status() -> impl Strategy<Value = StepStatus> {
 prop_compose! {
     fn any_node()(
         state in proptest::sample::select(State::ALL),
-        wish in proptest::option::of(proptest::sample::select(Wish::ALL)),
+        action in proptest::option::of(proptest::sample::select(Action::ALL)),
         claim in proptest::option::of(prop_oneof![Just(ClaimState::Bound), Just(ClaimState::Releasing)]),
         (protected, live, installed, in_cluster) in any::<(bool, bool, bool, bool)>(),
         (unsanitised, stop, over, off, sets_firmware, has_network_profile) in any::<(bool, bool, bool, bool, bool, bool)>(),
@@ -603,7 +603,7 @@ prop_compose! {
             policy: has_policy.then(|| RecoveryPolicy { rungs: Rung::ALL.to_vec(), ..RecoveryPolicy::none() }),
             hold: held.then(|| Hold::Fleet("it is the fleet".into())),
             scheduler: drained.map(|steady| SchedulerOut::new("drained".into(), Some("muster: gate x: 3 errors".into()), steady)),
-            wish, claim, protected, live, installed, off, unsanitised, stop, sets_firmware, has_network_profile, steps,
+            action, claim, protected, live, installed, off, unsanitised, stop, sets_firmware, has_network_profile, steps,
             in_cluster: in_cluster || state == State::InService,
             power: PowerShare { rack: None, budget_w: budget, committed_w: committed, reserved: false }, ..node
         }
@@ -657,7 +657,7 @@ proptest! {
                 prop_assert!(node.step(step).is_some_and(|view| !view.current || view.round <= step.max_rounds()));
             }
             Decision::Granted(text) | Decision::Refused(text) => {
-                prop_assert!(node.wish.is_some() && !text.is_empty());
+                prop_assert!(node.action.is_some() && !text.is_empty());
             }
             Decision::Cancel(step) => {
                 prop_assert!(node.active().is_some_and(|view| view.step == step));
@@ -673,15 +673,15 @@ proptest! {
 /// A requested action that no state handles would wait forever. Every allowed action must be taken,
 /// now or after the running step.
 #[test]
-fn an_allowed_wish_is_taken() {
+fn an_allowed_action_is_taken() {
     for &state in State::ALL {
-        for &wish in Wish::ALL
+        for &action in Action::ALL
             .iter()
-            .filter(|&&wish| wish != Wish::Release && table::wish_allowed(state, wish))
+            .filter(|&&action| action != Action::Release && table::action_allowed(state, action))
         {
             let mut asked = node(state);
-            asked.wish = Some(wish);
-            if matches!(wish, Wish::Converge | Wish::Reinstall) {
+            asked.action = Some(action);
+            if matches!(action, Action::Converge | Action::Reinstall) {
                 (asked.claim, asked.installed) = (Some(ClaimState::Bound), true);
             }
             asked.sweep = Some(Suite {
@@ -691,11 +691,11 @@ fn an_allowed_wish_is_taken() {
             });
             asked.purpose = (state == State::Draining).then_some(Purpose::Maintenance);
             let answer = decide(&asked, now());
-            let taken = matches!(&answer, Decision::Advance(moved) if moved.effects.contains(&Effect::WishTaken))
+            let taken = matches!(&answer, Decision::Advance(moved) if moved.effects.contains(&Effect::ActionTaken))
                 || matches!(answer, Decision::Granted(_));
             let on_its_way = matches!(answer, Decision::Start(step) if !step.destroys())
                 || matches!(answer, Decision::Cancel(_));
-            assert!(taken || on_its_way, "{state} ignores {wish}: {answer:?}");
+            assert!(taken || on_its_way, "{state} ignores {action}: {answer:?}");
         }
     }
 }

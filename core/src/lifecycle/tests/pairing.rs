@@ -133,7 +133,7 @@ fn what_a_person_asks_goes_before_the_run() {
     ] {
         let mut one = asked(wanted);
         one.steps = vec![step(Step::Pair, StepStatus::Running { waiting_for: None })];
-        one.wish = Some(Wish::Drain);
+        one.action = Some(Action::Drain);
         assert_eq!(decide(&one, now()), Decision::Cancel(Step::Pair));
         one.steps.clear();
         assert!(matches!(
@@ -143,7 +143,7 @@ fn what_a_person_asks_goes_before_the_run() {
                 ..
             })
         ));
-        (one.wish, one.claim) = (None, Some(ClaimState::Releasing));
+        (one.action, one.claim) = (None, Some(ClaimState::Releasing));
         assert!(
             matches!(decide(&one, now()), Decision::Advance(Move { to: State::Draining, purpose, .. }) if purpose == Some(Purpose::Release))
         );

@@ -9,7 +9,7 @@ use crate::gates::Verdict;
 #[test]
 fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
     let mut serving = node(State::InService);
-    (serving.claim, serving.wish) = (Some(ClaimState::Bound), Some(Wish::Sweep));
+    (serving.claim, serving.action) = (Some(ClaimState::Bound), Some(Action::Sweep));
     assert!(
         matches!(decide(&serving, now()), Decision::Refused(_)),
         "the pool names no sweep suite"
@@ -120,8 +120,8 @@ fn kept_out(reason: Option<&str>) -> Option<SchedulerOut> {
 #[test]
 fn a_node_that_somebody_else_drained_is_swept_and_left_to_them() {
     let mut theirs = node(State::InService);
-    (theirs.claim, theirs.wish, theirs.sweep) =
-        (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));
+    (theirs.claim, theirs.action, theirs.sweep) =
+        (Some(ClaimState::Bound), Some(Action::Sweep), Some(suite()));
     theirs.steps = vec![StepView {
         round: 2,
         ..step(Step::Sweep, StepStatus::Succeeded)
@@ -148,16 +148,16 @@ fn a_node_that_somebody_else_drained_is_swept_and_left_to_them() {
         assert_eq!(moved(&theirs).to, State::Draining, "{nobody:?}");
     }
     // A person requesting a recovery has inspected the node.
-    (theirs.scheduler, theirs.wish, theirs.steps) =
-        (kept_out(Some("broken fan")), Some(Wish::Recover), vec![]);
+    (theirs.scheduler, theirs.action, theirs.steps) =
+        (kept_out(Some("broken fan")), Some(Action::Recover), vec![]);
     assert_eq!(moved(&theirs).to, State::Draining);
 }
 
 #[test]
 fn a_loading_sweep_holds_the_node_and_always_returns_it() {
     let mut idle = node(State::InService);
-    (idle.claim, idle.wish, idle.sweep) =
-        (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));
+    (idle.claim, idle.action, idle.sweep) =
+        (Some(ClaimState::Bound), Some(Action::Sweep), Some(suite()));
     idle.sweep.as_mut().unwrap().gates[0].needs = vec![crate::gates::Need::Drained];
     assert_eq!(decide(&idle, now()), Decision::Start(Step::Hold));
     // A node not known to be idle is swept beside its jobs.
@@ -251,7 +251,7 @@ fn a_loading_sweep_holds_the_node_and_always_returns_it() {
     assert_eq!(
         decide(
             &Snapshot {
-                wish: None,
+                action: None,
                 ..idle.clone()
             },
             now()
@@ -262,7 +262,7 @@ fn a_loading_sweep_holds_the_node_and_always_returns_it() {
     assert_eq!(
         decide(
             &Snapshot {
-                wish: Some(Wish::CheckDrift),
+                action: Some(Action::CheckDrift),
                 ..idle
             },
             now()

@@ -42,7 +42,7 @@ fn golden<T: Serialize + DeserializeOwned + Debug>(name: &str, message: &T) {
         .join("golden")
         .join(format!("{name}.json"));
     let written = serde_json::to_string_pretty(message).unwrap() + "\n";
-    if std::env::var_os("GOLDEN").is_some_and(|wish| wish == "write") {
+    if std::env::var_os("GOLDEN").is_some_and(|action| action == "write") {
         std::fs::write(&path, &written).unwrap();
     }
     let golden = std::fs::read_to_string(&path)

@@ -3,7 +3,7 @@
 use crate::db::nodes::PowerKind;
 use muster_core::claims::ClaimState;
 use muster_core::facts::Firmware;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use muster_core::lifecycle::steps::Step;
 use std::net::IpAddr;
 
@@ -33,7 +33,7 @@ pub struct MachineRow {
     pub bmc_system: Option<String>,
     pub bmc_firmware: Option<Firmware>,
     pub power_reserved_w: i32,
-    pub wish: Option<Wish>,
+    pub action: Option<Action>,
     pub os_host_key: Option<String>,
     pub os_boot_id: Option<String>,
     pub root_disk_serial: Option<String>,
@@ -51,7 +51,7 @@ pub async fn find_machine(
     Ok(sqlx::query_as!(
         MachineRow,
         r#"SELECT n.version, n.visit, n.serial, n.smbios_uuid, n.power, n.power_person, n.bmc_address, n.bmc_port,
-                  credential.name AS "bmc_credential?", n.bmc_certificate, n.bmc_system, n.bmc_firmware, n.power_reserved_w, n.wish, n.os_host_key, n.os_boot_id,
+                  credential.name AS "bmc_credential?", n.bmc_certificate, n.bmc_system, n.bmc_firmware, n.power_reserved_w, n.wish AS action, n.os_host_key, n.os_boot_id,
                   n.root_disk_serial, c.id AS "claim_id?: ClaimId", c.generation AS "claim_generation?", c.state AS "claim_state?", pool.spec AS "pool_spec?"
            FROM nodes n
            LEFT JOIN objects credential ON credential.id = n.bmc_credential_id

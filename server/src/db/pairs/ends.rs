@@ -4,7 +4,7 @@ use crate::db::jobs::JobState;
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
-use muster_core::lifecycle::state::{State, Wish};
+use muster_core::lifecycle::state::{Action, State};
 use muster_core::lifecycle::steps::Step;
 use muster_core::profiles::HardwareProfile;
 use sqlx::PgConnection;
@@ -21,7 +21,7 @@ pub struct Candidate {
     pub site: ObjectId,
     pub site_name: String,
     pub state: State,
-    pub wish: Option<Wish>,
+    pub action: Option<Action>,
     pub protected: bool,
     pub releasing: bool,
     pub installed: bool,
@@ -43,7 +43,7 @@ pub async fn list_candidates(
 ) -> Result<Vec<Candidate>, Error> {
     Ok(sqlx::query_as!(
         Candidate,
-        r#"SELECT n.id AS "id: NodeId", n.name, n.site_id AS "site: ObjectId", site.name AS site_name, n.state, n.wish, n.protected,
+        r#"SELECT n.id AS "id: NodeId", n.name, n.site_id AS "site: ObjectId", site.name AS site_name, n.state, n.wish AS action, n.protected,
                   c.state = 'releasing' AS "releasing!", n.os_host_key IS NOT NULL AS "installed!",
                   EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.state IN ('queued', 'leased')) AS "busy!",
                   n.held_back OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!",

@@ -370,7 +370,7 @@ pub(super) async fn outcome(
     note_attempt(job, report.attempt);
     match end(&app, &agent, job, &report, true).await? {
         Ended::Well => {}
-        Ended::TurnWentWrong(error) => {
+        Ended::PassFailed(error) => {
             tracing::warn!(error = ?error, "the reconcile pass of a node failed after a job; the engine repeats the pass");
             end(&app, &agent, job, &report, false).await?;
         }
@@ -393,7 +393,7 @@ fn log_ended(outcome: &Outcome) {
 enum Ended {
     Well,
     /// The pass failed, and the transaction is not committed.
-    TurnWentWrong(Error),
+    PassFailed(Error),
 }
 
 async fn end(
@@ -401,7 +401,7 @@ async fn end(
     agent: &Agent,
     job: JobId,
     report: &ReportOutcome,
-    turn_at_once: bool,
+    reconcile_at_once: bool,
 ) -> Result<Ended, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
@@ -417,23 +417,23 @@ async fn end(
             return Err(stale());
         }
     };
-    if !turn_at_once {
+    if !reconcile_at_once {
         db::lifecycle::make_due(&mut tx, node, now).await?;
         tx.commit().await?;
         app.wake_engine.notify_one();
         return Ok(Ended::Well);
     }
-    let taken = match engine::take_at_once(&mut tx, node, now).await {
-        Ok(taken) => taken,
+    let reconciled = match engine::reconcile_now(&mut tx, node, now).await {
+        Ok(reconciled) => reconciled,
         Err(error @ Error::Unavailable(_)) => return Err(error),
         Err(error) => {
             tx.rollback().await?;
-            return Ok(Ended::TurnWentWrong(error));
+            return Ok(Ended::PassFailed(error));
         }
     };
     tx.commit().await?;
     // The outcome is committed. An error here would make the agent send the outcome again.
-    if let Err(error) = taken.tell(app).await {
+    if let Err(error) = reconciled.wake(app).await {
         tracing::warn!(error = ?error, "passes waiting for a node's power were not woken; they retry on their own timer");
     }
     Ok(Ended::Well)

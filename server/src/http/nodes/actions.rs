@@ -4,7 +4,7 @@ use axum::extract::State;
 use muster_api::nodes::NodeAction;
 use muster_api::operations::Operation;
 use muster_api::problem::Problem;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 
 use crate::app::App;
 use crate::auth::Actor;
@@ -45,7 +45,10 @@ pub(super) async fn act_on_node(
     OptionalJson(body): OptionalJson<NodeAction>,
 ) -> Result<Answer, Error> {
     // A release ends a claim, and has the route of the claim.
-    let wish: Option<Wish> = action.parse().ok().filter(|wish| *wish != Wish::Release);
-    let wish = wish.ok_or_else(|| Error::NotFound(format!("The action {action:?}")))?;
-    request_action(&app, &actor, &key, idempotency, preconditions, &body, wish).await
+    let known = action
+        .parse()
+        .ok()
+        .filter(|action| *action != Action::Release);
+    let known = known.ok_or_else(|| Error::NotFound(format!("The action {action:?}")))?;
+    request_action(&app, &actor, &key, idempotency, preconditions, &body, known).await
 }

@@ -169,14 +169,14 @@ async fn decide_erasure(
         }
         Decision::Deny => ("denied", None, "approval.denied", "denied"),
     };
-    let wish = erasures::requested_wish(&row)?;
+    let action = erasures::requested_action(&row)?;
     db::approvals::decide(conn, id, &actor.name, state, begun, now).await?;
     let summary = format!(
-        "{} {word} {wish} of {}, requested by {}",
+        "{} {word} {action} of {}, requested by {}",
         actor.name, node.name, row.requested_by
     );
     let event = actor.event(now, kind, Some(node.id), summary);
-    db::events::insert(conn, event.with(json!({ "wish": wish.as_str() }))).await
+    db::events::insert(conn, event.with(json!({ "wish": action.as_str() }))).await
 }
 
 async fn decide_waiver(

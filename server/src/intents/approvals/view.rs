@@ -27,7 +27,7 @@ pub(crate) fn object(row: ApprovalRow) -> Result<Approval, Error> {
         node: row.node_name,
         replaces: row.replaces,
         erase_now: row.erase_now,
-        action: row.wish.map(|wish| wish.to_string()),
+        action: row.action.map(|action| action.to_string()),
         reason: row.reason,
         waiver: row.waiver,
         because: row.because,

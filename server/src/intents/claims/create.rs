@@ -191,7 +191,7 @@ pub(crate) async fn lock_named(
             detail,
         ));
     }
-    if node.state != State::Available || node.wish.is_some() {
+    if node.state != State::Available || node.action.is_some() {
         return refuse(
             "node_not_available",
             format!("is {}; only available nodes are claimed.", node.state),

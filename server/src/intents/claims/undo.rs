@@ -72,7 +72,7 @@ async fn write_undo(
     }
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, claim.node, epoch, operation, now).await?;
-    db::lifecycle::drop_wish(conn, claim.node).await?;
+    db::lifecycle::drop_action(conn, claim.node).await?;
     let stays = match claim.node_state.as_str() {
         "draining" | "wiping" => None,
         "in_service" => Some("the node was still in service".to_owned()),

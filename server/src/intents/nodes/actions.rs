@@ -3,7 +3,7 @@
 
 use muster_api::nodes::NodeAction;
 use muster_core::effects::erases;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 
 use crate::app::App;
 use crate::auth::Actor;
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::dry_run;
 use crate::intents::idempotency::IdempotencyKey;
-use crate::intents::nodes::wishes::{self, ActionRequest};
+use crate::intents::nodes::requests::{self, ActionRequest};
 use crate::intents::nodes::{erasures, write};
 use crate::intents::preconditions::Preconditions;
 use crate::intents::writing::{self, Effect};
@@ -28,42 +28,42 @@ pub async fn request_action(
     idempotency: IdempotencyKey,
     preconditions: Preconditions,
     body: &NodeAction,
-    wish: Wish,
+    action: Action,
 ) -> Result<Answer, Error> {
-    let more = match wish {
-        Wish::Adopt => Some("a pool, a credential and the machine's host key"),
-        Wish::ReplaceParts => Some("the serials of the old part and of the new part"),
-        Wish::Release => Some("the claim that ends"),
+    let more = match action {
+        Action::Adopt => Some("a pool, a credential and the machine's host key"),
+        Action::ReplaceParts => Some("the serials of the old part and of the new part"),
+        Action::Release => Some("the claim that ends"),
         _ => None,
     };
     if let Some(more) = more {
         return Err(Error::unprocessable(
             "action",
             "incomplete",
-            format!("The action {wish} needs {more}; use its own route."),
+            format!("The action {action} needs {more}; use its own route."),
         ));
     }
     let request = ActionRequest {
-        wish,
+        action,
         reason: body.reason.as_deref(),
         until: body.until,
         suite: body.suite.as_deref(),
     };
-    wishes::check(request, app.clock.now())?;
+    requests::check(request, app.clock.now())?;
     writing::once(app, actor, idempotency, body, async |conn| {
         let node = write::find(conn, key).await?;
-        match erases(wish) && !dry_run::asked() {
+        match erases(action) && !dry_run::asked() {
             true => preconditions.allow_removal(node.generation)?,
             false => preconditions.allow_write(Some(node.generation))?,
         }
-        if erases(wish) {
-            wishes::allow(&node, wish)?;
+        if erases(action) {
+            requests::allow(&node, action)?;
             let pending = erasures::request_approval(conn, app, actor, &node, request).await?;
             if let Some(pending) = pending {
                 return Ok(Effect::Held(pending.refusal()));
             }
         }
-        wishes::write_wish(conn, app, actor, &node, request)
+        requests::write_action(conn, app, actor, &node, request)
             .await
             .map(Effect::Begun)
     })

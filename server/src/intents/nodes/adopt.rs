@@ -3,7 +3,7 @@
 
 use muster_api::nodes::{AdoptNode, NodePlan};
 use muster_core::ids::{ClaimId, OperationId};
-use muster_core::lifecycle::state::{State, Wish};
+use muster_core::lifecycle::state::{Action, State};
 use muster_core::values::Name;
 use sqlx::PgConnection;
 
@@ -19,8 +19,8 @@ use crate::error::{Error, Fault};
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::place::DryRun;
+use crate::intents::nodes::requests::{self, ActionRequest};
 use crate::intents::nodes::resolve::find_target;
-use crate::intents::nodes::wishes::{self, ActionRequest};
 use crate::intents::nodes::write;
 use crate::intents::writing::{self, Effect};
 
@@ -49,7 +49,7 @@ pub async fn adopt(
     .await
 }
 
-/// Writes the adoption: the wish, the claim and the new assignment of the node.
+/// Writes the adoption: the requested action, the claim and the new assignment of the node.
 async fn begin(
     conn: &mut PgConnection,
     app: &App,
@@ -59,13 +59,13 @@ async fn begin(
     reason: Option<&str>,
 ) -> Result<OperationId, Error> {
     let request = ActionRequest {
-        wish: Wish::Adopt,
+        action: Action::Adopt,
         reason,
         until: None,
         suite: None,
     };
-    wishes::check(request, app.clock.now())?;
-    let operation = wishes::write_wish(conn, app, actor, node, request).await?;
+    requests::check(request, app.clock.now())?;
+    let operation = requests::write_action(conn, app, actor, node, request).await?;
     db::adoptions::set(conn, adoption, app.clock.now()).await?;
     // The marker and the certificates of the machine belong to the new assignment.
     db::nodes::set_assignment(conn, node.id, node.epoch + 1, operation, app.clock.now()).await?;

@@ -2,7 +2,7 @@
 //! for a second person, as a release does.
 
 use muster_core::ids::OperationId;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use serde_json::json;
 use sqlx::PgConnection;
 
@@ -14,7 +14,7 @@ use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::intents::approvals::limits::{self, LimitedPool, PendingApproval};
 use crate::intents::dry_run;
-use crate::intents::nodes::wishes::{self, ActionRequest};
+use crate::intents::nodes::requests::{self, ActionRequest};
 
 /// Requests an approval where the action exceeds the hourly limit of the person or of the pool.
 /// Returns the pending request. The caller holds the node's lock.
@@ -51,7 +51,7 @@ pub(crate) async fn request_approval(
     let now = app.clock.now();
     let erasure = NewErasure {
         node: node.id,
-        wish: request.wish,
+        action: request.action,
         epoch: node.epoch,
         reason: request.reason,
         because: &because,
@@ -63,12 +63,12 @@ pub(crate) async fn request_approval(
     let id = db::approvals::ask_for_erasure(conn, &erasure).await?;
     let summary = format!(
         "to {} {} waits for a second person: {because}",
-        request.wish, node.name
+        request.action, node.name
     );
     let event = actor.event(now, "approval.requested", Some(node.id), summary);
     db::events::insert(
         conn,
-        event.with(json!({ "wish": request.wish.as_str(), "reason": request.reason })),
+        event.with(json!({ "wish": request.action.as_str(), "reason": request.reason })),
     )
     .await?;
     Ok(Some(PendingApproval { id, because }))
@@ -95,16 +95,16 @@ pub(crate) async fn begin_approved(
     }
     let requester = approver.acting_for(&row.requested_by);
     let request = ActionRequest {
-        wish: requested_wish(row)?,
+        action: requested_action(row)?,
         reason: row.reason.as_deref(),
         until: None,
         suite: None,
     };
-    wishes::write_wish(conn, app, &requester, node, request).await
+    requests::write_action(conn, app, &requester, node, request).await
 }
 
 /// The action requested by a row.
-pub(crate) fn requested_wish(row: &ApprovalRow) -> Result<Wish, Error> {
-    row.wish
+pub(crate) fn requested_action(row: &ApprovalRow) -> Result<Action, Error> {
+    row.action
         .ok_or_else(|| Error::internal(anyhow::anyhow!("approval {} names no action", row.id)))
 }

@@ -150,18 +150,18 @@ impl Pair {
 /// The reason why a node cannot change now; `None` when a change is possible.
 fn describe_hold(node: &LockedNode) -> Option<String> {
     let name = &node.name;
-    let resting = node.state.is_resting() && node.wish.is_none();
+    let resting = node.state.is_resting() && node.action.is_none();
     match () {
         () if node.protected => Some(format!("{name} is protected; clear that first.")),
         () if node.claimed => Some(format!("{name} is claimed; delete its claim first.")),
         () if node.state == NodeState::InService => Some(format!("{name} is in service.")),
         () if !resting => {
-            let wish = node
-                .wish
-                .map(|wish| format!(" and was asked to {wish}"))
+            let action = node
+                .action
+                .map(|action| format!(" and was asked to {action}"))
                 .unwrap_or_default();
             Some(format!(
-                "{name} is {}{wish}; wait until that is over, or quarantine it.",
+                "{name} is {}{action}; wait until that is over, or quarantine it.",
                 node.state
             ))
         }

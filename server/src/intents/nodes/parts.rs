@@ -3,7 +3,7 @@
 
 use muster_api::nodes::{Component, ReplaceParts, ReplacedPart};
 use muster_core::ids::OperationId;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use muster_core::parts::PartKind;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -17,7 +17,7 @@ use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
-use crate::intents::nodes::wishes::{self, ActionRequest};
+use crate::intents::nodes::requests::{self, ActionRequest};
 use crate::intents::nodes::write;
 use crate::intents::writing::{self, Effect};
 
@@ -64,13 +64,13 @@ async fn record_parts(
     }
     let now = app.clock.now();
     let request = ActionRequest {
-        wish: Wish::ReplaceParts,
+        action: Action::ReplaceParts,
         reason: Some(&body.reason),
         until: None,
         suite: None,
     };
-    wishes::check(request, now)?;
-    let operation = wishes::write_wish(conn, app, actor, node, request).await?;
+    requests::check(request, now)?;
+    let operation = requests::write_action(conn, app, actor, node, request).await?;
     for (at, part) in body.parts.iter().enumerate() {
         check(at, part)?;
         let (kind, old, new) = (part.kind, part.old.trim(), part.new.trim());

@@ -192,8 +192,8 @@ fn why(row: &NodeRow) -> Why {
     if let Some(reason) = &row.reason {
         add(format!(", because {reason}"));
     }
-    if let Some(wish) = &row.wish {
-        add(format!("; requested action: {wish}"));
+    if let Some(action) = &row.action {
+        add(format!("; requested action: {action}"));
     }
     let rests = row.waiting_reason.as_deref() == Some(WaitReason::AtRest.as_str());
     if let Some(condition) = row.waiting_for.as_ref().filter(|_| !rests) {

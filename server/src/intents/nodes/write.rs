@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use muster_api::nodes::NodeSpec;
 use muster_api::object::Draft;
 use muster_core::ids::NodeId;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use muster_core::values::{InvalidValue, Mac, Name};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -23,9 +23,9 @@ use crate::db::nodes::{Content, LockedNode, Power};
 use crate::document::{self, Document};
 use crate::error::Error;
 use crate::intents::answer::Answer;
+use crate::intents::nodes::requests::{self, ActionRequest};
 use crate::intents::nodes::resolve::resolve;
 use crate::intents::nodes::view;
-use crate::intents::nodes::wishes::{self, ActionRequest};
 use crate::intents::preconditions::Preconditions;
 use crate::intents::writing;
 
@@ -257,12 +257,12 @@ async fn request_accept(
         .await?
         .ok_or_else(|| Error::NotFound(name.to_owned()))?;
     let request = ActionRequest {
-        wish: Wish::Accept,
+        action: Action::Accept,
         reason: None,
         until: None,
         suite: None,
     };
-    wishes::write_wish(conn, app, actor, &node, request)
+    requests::write_action(conn, app, actor, &node, request)
         .await
         .map(drop)
 }

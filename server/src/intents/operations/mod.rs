@@ -6,8 +6,8 @@ use http::StatusCode;
 use jiff::Timestamp;
 use muster_api::operations::OperationState;
 use muster_core::ids::OperationId;
+use muster_core::lifecycle::state::Action;
 use muster_core::lifecycle::state::State as NodeState;
-use muster_core::lifecycle::state::Wish;
 use sqlx::PgConnection;
 
 use self::view::{find, load};
@@ -85,12 +85,14 @@ async fn stop(
     db::events::insert(conn, event.under(Some(row.id))).await?;
     // Between two steps of a gate run no job is open and the machine is on; the engine ends such a
     // run.
-    let kept = |wish| {
-        wish == Wish::Release || (wish == Wish::RunGates && row.state != OperationState::Queued)
+    let kept = |action| {
+        action == Action::Release
+            || (action == Action::RunGates && row.state != OperationState::Queued)
     };
-    let only_asked = node.operation_id == Some(row.id) && node.wish.is_some_and(|wish| !kept(wish));
+    let only_asked =
+        node.operation_id == Some(row.id) && node.action.is_some_and(|action| !kept(action));
     if jobs == 0 && only_asked {
-        db::lifecycle::drop_wish(conn, node.id).await?;
+        db::lifecycle::drop_action(conn, node.id).await?;
         db::operations::end(
             conn,
             row.id,

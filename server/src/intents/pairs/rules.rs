@@ -155,8 +155,9 @@ fn describe_busy(one: &Candidate) -> Option<String> {
         // The drain belongs to another person or program, and ends by their decision.
         Candidate { out: Some(out), .. } => Some(format!("its scheduler shows it {out}")),
         Candidate {
-            wish: Some(wish), ..
-        } => Some(format!("it was asked to {wish}")),
+            action: Some(action),
+            ..
+        } => Some(format!("it was asked to {action}")),
         _ if one.busy => Some("a job of its own is under way".to_owned()),
         _ if !one.installed => Some("no installed system of it is known".to_owned()),
         _ => None,
@@ -165,7 +166,7 @@ fn describe_busy(one: &Candidate) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use muster_core::lifecycle::state::Wish;
+    use muster_core::lifecycle::state::Action;
     use uuid::Uuid;
 
     use super::*;
@@ -177,7 +178,7 @@ mod tests {
             site: ObjectId(Uuid::from_u128(site)),
             site_name: format!("s{site}"),
             state: NodeState::InService,
-            wish: None,
+            action: None,
             protected: false,
             releasing: false,
             installed: true,
@@ -198,7 +199,7 @@ mod tests {
             ("shows it drained: fan 3", |one| {
                 one.out = Some("drained: fan 3".into())
             }),
-            ("asked to sweep", |one| one.wish = Some(Wish::Sweep)),
+            ("asked to sweep", |one| one.action = Some(Action::Sweep)),
             ("under way", |one| one.busy = true),
             ("no installed system", |one| one.installed = false),
         ];

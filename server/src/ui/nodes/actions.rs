@@ -8,8 +8,8 @@ use muster_api::nodes::NodeAction;
 use muster_core::claims::ClaimState;
 use muster_core::effects::erases;
 use muster_core::lifecycle::requests::{Blocker, RequestContext, find_blocker, needs_reason};
-use muster_core::lifecycle::state::{State as NodeState, Wish};
-use muster_core::lifecycle::table::{states_for, wish_allowed};
+use muster_core::lifecycle::state::{Action, State as NodeState};
+use muster_core::lifecycle::table::{action_allowed, states_for};
 use serde::Deserialize;
 
 use super::adopt::Form;
@@ -29,8 +29,9 @@ use crate::intents::preconditions::Preconditions;
 const MOST_HOURS: i64 = 366 * 24;
 
 /// A button, or the reason for a missing button.
-pub(in crate::ui) struct Action {
-    pub wish: &'static str,
+pub(in crate::ui) struct Button {
+    /// The action's word, as in `/v1/nodes/{node}/actions/{action}`.
+    pub name: &'static str,
     pub title: &'static str,
     pub tells: &'static str,
     /// Why the action is refused now. Empty when allowed.
@@ -56,12 +57,14 @@ pub(super) fn offered(
     node: &NodeObject,
     machine: &MachineRow,
     actor: &Actor,
-) -> Result<Vec<Action>, Error> {
+) -> Result<Vec<Button>, Error> {
     let state: NodeState = node.status.state.parse().map_err(Error::internal)?;
     // The form for replaced parts is shown next to the parts.
-    let wishes = Wish::ALL.iter().filter(|wish| **wish != Wish::ReplaceParts);
-    let mut actions: Vec<Action> = wishes
-        .map(|&wish| action(node, machine, actor, state, wish))
+    let actions = Action::ALL
+        .iter()
+        .filter(|action| **action != Action::ReplaceParts);
+    let mut actions: Vec<Button> = actions
+        .map(|&action| button(node, machine, actor, state, action))
         .collect();
     actions.sort_by_key(|action| !action.refused.is_empty());
     Ok(actions)
@@ -72,43 +75,43 @@ pub(super) fn refused(
     node: &NodeObject,
     machine: &MachineRow,
     actor: &Actor,
-    wish: Wish,
+    action: Action,
 ) -> Result<String, Error> {
     let state: NodeState = node.status.state.parse().map_err(Error::internal)?;
-    Ok(refusal(node, machine, actor, state, wish).unwrap_or_default())
+    Ok(refusal(node, machine, actor, state, action).unwrap_or_default())
 }
 
-fn action(
+fn button(
     node: &NodeObject,
     machine: &MachineRow,
     actor: &Actor,
     state: NodeState,
-    wish: Wish,
-) -> Action {
-    Action {
-        wish: wish.as_str(),
-        title: title(wish),
-        tells: describe(wish),
-        refused: refusal(node, machine, actor, state, wish).unwrap_or_default(),
-        reason_needed: needs_reason(wish),
-        timed: wish == Wish::Maintain,
-        suited: wish == Wish::RunGates,
-        typed: if erases(wish) {
+    action: Action,
+) -> Button {
+    Button {
+        name: action.as_str(),
+        title: title(action),
+        tells: describe(action),
+        refused: refusal(node, machine, actor, state, action).unwrap_or_default(),
+        reason_needed: needs_reason(action),
+        timed: action == Action::Maintain,
+        suited: action == Action::RunGates,
+        typed: if erases(action) {
             node.name.to_string()
         } else {
             String::new()
         },
-        danger: erases(wish)
+        danger: erases(action)
             || matches!(
-                wish,
-                Wish::Quarantine | Wish::Retire | Wish::Reject | Wish::PowerOff
+                action,
+                Action::Quarantine | Action::Retire | Action::Reject | Action::PowerOff
             ),
         generation: node.generation,
         claim: machine
             .claim_id
             .map(|id| id.to_string())
             .zip(machine.claim_generation)
-            .filter(|_| wish == Wish::Release),
+            .filter(|_| action == Action::Release),
         adopt: None,
     }
 }
@@ -118,22 +121,22 @@ fn refusal(
     machine: &MachineRow,
     actor: &Actor,
     state: NodeState,
-    wish: Wish,
+    action: Action,
 ) -> Option<String> {
-    let verb = format!("node.{wish}");
+    let verb = format!("node.{action}");
     if !actor.holding.somewhere(&verb) {
         return Some(format!(
-            "needs {verb}, which the role {} has not",
+            "requires {verb}; the role {} does not have it",
             actor.role.as_str()
         ));
     }
     // A release is a request to the claim of the node.
-    if wish == Wish::Release && wish_allowed(state, wish) && node.status.claim.is_none() {
-        return Some("nothing holds it: there is no claim to release".to_owned());
+    if action == Action::Release && action_allowed(state, action) && node.status.claim.is_none() {
+        return Some("the node has no claim to release".to_owned());
     }
     let context = RequestContext {
         state,
-        pending: machine.wish,
+        pending: machine.action,
         claimed: node.status.claim.is_some(),
         releasing: machine.claim_state == Some(ClaimState::Releasing),
         protected: node
@@ -142,13 +145,13 @@ fn refusal(
             .and_then(serde_json::Value::as_bool)
             .unwrap_or(false),
     };
-    Some(match find_blocker(context, wish)? {
+    Some(match find_blocker(context, action)? {
         Blocker::Pending => format!(
             "it was asked to {} and is not done",
-            machine.wish.map_or("", Wish::as_str)
+            machine.action.map_or("", Action::as_str)
         ),
         Blocker::State => {
-            let words: Vec<String> = states_for(wish)
+            let words: Vec<String> = states_for(action)
                 .iter()
                 .map(|state| state.as_str().replace('_', " "))
                 .collect();
@@ -161,80 +164,90 @@ fn refusal(
 }
 
 /// The title of an action's button.
-fn title(wish: Wish) -> &'static str {
-    match wish {
-        Wish::Accept => "Accept",
-        Wish::Adopt => "Adopt",
-        Wish::Reject => "Reject",
-        Wish::Inspect => "Inspect",
-        Wish::Release => "Release",
-        Wish::Retry => "Retry",
-        Wish::Quarantine => "Quarantine",
-        Wish::Recover => "Recover",
-        Wish::Wipe => "Wipe",
-        Wish::Drain => "Drain",
-        Wish::Undrain => "Undrain",
-        Wish::Maintain => "Maintenance",
-        Wish::Resume => "Resume",
-        Wish::Retire => "Retire",
-        Wish::Reinstate => "Reinstate",
-        Wish::CheckDrift => "Compare",
-        Wish::PowerOn => "Power on",
-        Wish::PowerOff => "Power off",
-        Wish::PowerCycle => "Power cycle",
-        Wish::RunGates => "Run gates",
-        Wish::Converge => "Converge",
-        Wish::Reinstall => "Reinstall",
-        Wish::RotateBmc => "Rotate BMC",
-        Wish::Sweep => "Sweep",
-        Wish::ReplaceParts => "A part was replaced",
+fn title(action: Action) -> &'static str {
+    match action {
+        Action::Accept => "Accept",
+        Action::Adopt => "Adopt",
+        Action::Reject => "Reject",
+        Action::Inspect => "Inspect",
+        Action::Release => "Release",
+        Action::Retry => "Retry",
+        Action::Quarantine => "Quarantine",
+        Action::Recover => "Recover",
+        Action::Wipe => "Wipe",
+        Action::Drain => "Drain",
+        Action::Undrain => "Undrain",
+        Action::Maintain => "Maintenance",
+        Action::Resume => "Resume",
+        Action::Retire => "Retire",
+        Action::Reinstate => "Reinstate",
+        Action::CheckDrift => "Compare",
+        Action::PowerOn => "Power on",
+        Action::PowerOff => "Power off",
+        Action::PowerCycle => "Power cycle",
+        Action::RunGates => "Run gates",
+        Action::Converge => "Converge",
+        Action::Reinstall => "Reinstall",
+        Action::RotateBmc => "Rotate BMC",
+        Action::Sweep => "Sweep",
+        Action::ReplaceParts => "A part was replaced",
     }
 }
 
 /// The effect of an action, in words for the person who requests the action.
-fn describe(wish: Wish) -> &'static str {
-    match wish {
-        Wish::Accept => "Inspect this machine and make it available.",
-        Wish::Adopt => "It runs already: take it into service as it is, without a reboot.",
-        Wish::Reject => "Do not take this machine; it is remembered.",
-        Wish::Inspect => {
-            "Take the inventory again: in the live image, or beside its jobs where it is in service."
+fn describe(action: Action) -> &'static str {
+    match action {
+        Action::Accept => "Inspects the machine and makes the node available.",
+        Action::Adopt => "Takes a machine with a running system into service, without a reboot.",
+        Action::Reject => {
+            "Rejects the machine. The record is kept, so the machine is not discovered again."
         }
-        Wish::Release => {
-            "Drain it, take it out of the scheduler, wipe its disks, inspect it. The claim ends. Until the wipe it can be undone, on the page of claims."
+        Action::Inspect => {
+            "Takes the inventory again: in the live image, or beside the jobs of a node in service."
         }
-        Wish::Retry => "Begin the phase that failed again, from its start.",
-        Wish::Quarantine => "Stop what runs and use it for nothing until a person decides.",
-        Wish::Recover => {
-            "In service: drain it, then try its pool's ladder, verified by gates. In quarantine: run the gates again, or inspect it when nobody holds it."
+        Action::Release => {
+            "Drains the node, removes it from the scheduler, wipes the disks and inspects the node. The claim ends. Until the wipe, the page Claims can undo the release."
         }
-        Wish::Wipe => "Erase every disk and read back that they are empty.",
-        Wish::Drain => "Take no new jobs; running ones end by themselves.",
-        Wish::Undrain => "Take jobs again.",
-        Wish::Maintain => "Give it to a person; Muster leaves it alone.",
-        Wish::Resume => "Take it back from maintenance and inspect it.",
-        Wish::Retire => "Out of the fleet; it is remembered.",
-        Wish::Reinstate => "Back into the fleet, beginning with an inspection.",
-        Wish::CheckDrift => "Hold it against its stack, beside its jobs; nothing is changed.",
-        Wish::PowerOn => "By its BMC; it boots from its own disk.",
-        Wish::PowerOff => "Shut it down, and cut its power where its system does not answer.",
-        Wish::PowerCycle => "Reset it by its BMC, whatever runs there.",
-        Wish::RunGates => {
-            "In its own system, or in the live image where it has none. Nothing is decided by what they say."
+        Action::Retry => "Repeats the failed phase from its start.",
+        Action::Quarantine => {
+            "Stops the current work and keeps the node out of use until a person decides."
         }
-        Wish::Converge => {
-            "Drain it, install its stack over what it runs, and take it through its gates."
+        Action::Recover => {
+            "In service: drains the node and tries the recovery steps of its pool; gates verify the result. In quarantine: runs the gates again, or inspects a node without a claim."
         }
-        Wish::Reinstall => {
-            "Drain it, write its image onto its root disk, and take it through its gates."
+        Action::Wipe => "Erases every disk, and reads the disks back to verify.",
+        Action::Drain => "The scheduler starts no new jobs; running jobs end on their own.",
+        Action::Undrain => "The scheduler starts jobs again.",
+        Action::Maintain => "Hands the node to a person; Muster leaves the node alone.",
+        Action::Resume => "Ends the maintenance and inspects the node.",
+        Action::Retire => "Takes the node out of the fleet. The record is kept.",
+        Action::Reinstate => "Brings the node back into the fleet, beginning with an inspection.",
+        Action::CheckDrift => {
+            "Compares the node with its stack, beside the jobs. Nothing is changed."
         }
-        Wish::RotateBmc => {
-            "Give its BMC another password, beside its jobs. The former is kept until the BMC has taken the other."
+        Action::PowerOn => "Powers on by the BMC; the node boots from its own disk.",
+        Action::PowerOff => {
+            "Shuts the system down. The BMC cuts the power if the system does not answer."
         }
-        Wish::Sweep => {
-            "Run its pool's sweep: all of it while it is idle, else beside its jobs. A node that fails is drained."
+        Action::PowerCycle => "Resets the machine by the BMC, whatever is running.",
+        Action::RunGates => {
+            "Runs gates in the installed system, or in the live image without one. The results decide nothing."
         }
-        Wish::ReplaceParts => "Inspect it for the new serials; earlier gate runs are void.",
+        Action::Converge => {
+            "Drains the node, installs the stack over the running system, and runs the gates."
+        }
+        Action::Reinstall => {
+            "Drains the node, writes the image to the root disk, and runs the gates."
+        }
+        Action::RotateBmc => {
+            "Gives the BMC a new password, beside the jobs. The old password is kept until the BMC accepts the new one."
+        }
+        Action::Sweep => {
+            "Runs the sweep of its pool: all gates on an idle node, otherwise the gates allowed beside jobs. A failing node is drained."
+        }
+        Action::ReplaceParts => {
+            "Inspects the node for the new serials; earlier gate runs become void."
+        }
     }
 }
 
@@ -261,13 +274,13 @@ pub(in crate::ui) struct Fields {
 pub(in crate::ui) async fn act_on_node(
     State(app): State<App>,
     actor: Actor,
-    Path((node, wish)): Path<(String, String)>,
+    Path((node, action)): Path<(String, String)>,
     axum::Form(asked): axum::Form<Fields>,
 ) -> Result<Redirect, Error> {
-    let wish: Wish = wish
+    let action: Action = action
         .parse()
-        .map_err(|_| Error::NotFound(format!("The action {wish:?}")))?;
-    if erases(wish) && asked.typed.trim() != node {
+        .map_err(|_| Error::NotFound(format!("The action {action:?}")))?;
+    if erases(action) && asked.typed.trim() != node {
         return Err(Error::unprocessable(
             "typed",
             "not_confirmed",
@@ -275,13 +288,13 @@ pub(in crate::ui) async fn act_on_node(
         ));
     }
     let reason = Some(asked.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-    match (wish, asked.claim.zip(asked.generation)) {
-        (Wish::Release, Some((claim, generation))) => {
+    match (action, asked.claim.zip(asked.generation)) {
+        (Action::Release, Some((claim, generation))) => {
             release_claim(&app, &actor, &claim, generation, Disks::Kept)
                 .await
                 .map(drop)?;
         }
-        (Wish::Release, None) => {
+        (Action::Release, None) => {
             return Err(Error::unprocessable(
                 "claim",
                 "required",
@@ -290,17 +303,17 @@ pub(in crate::ui) async fn act_on_node(
         }
         _ => {
             let suite = Some(asked.suite.trim().to_owned()).filter(|suite| !suite.is_empty());
-            let action = NodeAction {
+            let body = NodeAction {
                 reason,
                 until: end(asked.hours.trim(), app.clock.now())?,
                 suite,
             };
             // An erasure applies only to the node as the page showed it. Other actions can be
             // undone, and apply to the node as it is.
-            let seen = asked.generation.filter(|_| erases(wish));
+            let seen = asked.generation.filter(|_| erases(action));
             let seen = seen.map(Preconditions::generation).unwrap_or_default();
             let key = IdempotencyKey::none();
-            request_action(&app, &actor, &node, key, seen, &action, wish)
+            request_action(&app, &actor, &node, key, seen, &body, action)
                 .await
                 .map(drop)?;
         }
@@ -331,11 +344,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wish_has_a_button() {
-        for &wish in Wish::ALL {
+    fn every_action_has_a_button() {
+        for &action in Action::ALL {
             assert!(
-                !title(wish).is_empty() && describe(wish).ends_with('.'),
-                "{wish}"
+                !title(action).is_empty() && describe(action).ends_with('.'),
+                "{action}"
             );
         }
     }

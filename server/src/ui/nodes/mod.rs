@@ -22,7 +22,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 use muster_api::nodes::NodeStatus;
 use muster_core::ids::NodeId;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use muster_core::lifecycle::wait::WaitReason;
 use serde::Deserialize;
 use sqlx::PgConnection;
@@ -63,7 +63,7 @@ pub(super) struct Page {
     stack: stack::Stack,
     /// Time of the last console output.
     console: Option<Moment>,
-    actions: Vec<actions::Action>,
+    actions: Vec<actions::Button>,
 }
 
 /// A label and a value.
@@ -154,7 +154,7 @@ pub(super) async fn show_node(
     let mut actions = actions::offered(&node, &machine, &actor)?;
     for action in actions
         .iter_mut()
-        .filter(|action| action.wish == "adopt" && action.refused.is_empty())
+        .filter(|action| action.name == "adopt" && action.refused.is_empty())
     {
         action.adopt = Some(adopt::Form::empty(&mut conn, &actor.sight(), &name).await?);
     }
@@ -181,7 +181,7 @@ pub(super) async fn show_node(
         facts: facts.map(|seen| facts::table(seen, said, now)),
         parts_in: parts::parts_in(&components),
         components: parts::table(&components),
-        parts_refused: actions::refused(&node, &machine, &actor, Wish::ReplaceParts)?,
+        parts_refused: actions::refused(&node, &machine, &actor, Action::ReplaceParts)?,
         console: console.last().map(|chunk| format::moment(chunk.at, now)),
         network: network(&node),
         stack: stack::of(&node, &machine, look, now),
@@ -224,8 +224,8 @@ fn head(
         progress,
         operation: status.operation.map(|id| id.to_string()),
         asked: machine
-            .wish
-            .map(|wish| wish.to_string())
+            .action
+            .map(|action| action.to_string())
             .unwrap_or_default(),
         cause: None,
     }

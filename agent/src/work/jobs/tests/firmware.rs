@@ -19,12 +19,12 @@ fn fast() -> Limits {
 }
 
 /// The wanted values for the fake, which has BIOS 2.1, BMC 1.0 and no SR-IOV.
-struct Wish {
+struct Action {
     firmware: Vec<WantedFirmware>,
     bios: BTreeMap<String, BiosValue>,
 }
 
-fn update(component: &str, version: &str, class: UpdateClass) -> Wish {
+fn update(component: &str, version: &str, class: UpdateClass) -> Action {
     let image = Some(Digest::of(b"image"));
     let firmware = vec![WantedFirmware {
         component: component.into(),
@@ -32,15 +32,15 @@ fn update(component: &str, version: &str, class: UpdateClass) -> Wish {
         image,
         class,
     }];
-    Wish {
+    Action {
         firmware,
         bios: BTreeMap::new(),
     }
 }
 
-fn sriov() -> Wish {
+fn sriov() -> Action {
     let bios = [("Sriov".to_owned(), BiosValue::Text("Enabled".into()))].into();
-    Wish {
+    Action {
         firmware: Vec::new(),
         bios,
     }
@@ -55,11 +55,11 @@ async fn fake(mood: Mood) -> FakeBmc {
 }
 
 impl World {
-    fn order(&self, target: &BmcTarget, wish: Wish, permit: Option<PermitId>) -> JobSpec {
+    fn order(&self, target: &BmcTarget, action: Action, permit: Option<PermitId>) -> JobSpec {
         // The image is already in the cache of the site.
         let path = self.agent.blobs.path(Digest::of(b"image"));
         std::fs::write(path, b"image").unwrap();
-        let Wish { firmware, bios } = wish;
+        let Action { firmware, bios } = action;
         JobSpec::Firmware(SetFirmware {
             power: Power::Redfish(target.clone()),
             permit,
@@ -70,8 +70,8 @@ impl World {
     }
 
     /// Runs a job with the wanted values.
-    async fn set(&mut self, target: &BmcTarget, wish: Wish, acts: Vec<ActRecord>) -> Outcome {
-        let spec = self.order(target, wish, Some(PermitId::new()));
+    async fn set(&mut self, target: &BmcTarget, action: Action, acts: Vec<ActRecord>) -> Outcome {
+        let spec = self.order(target, action, Some(PermitId::new()));
         self.outcome_of(spec, acts).await
     }
 }
@@ -346,12 +346,12 @@ async fn a_failed_update_quotes_the_bmc_and_is_not_retried() {
 #[tokio::test]
 async fn a_successor_reads_what_is_there_and_sends_nothing_twice() {
     let mut world = World::new(fast()).await;
-    let wish = || update("BMC", "1.1", UpdateClass::None);
+    let action = || update("BMC", "1.1", UpdateClass::None);
     let bmc = fake(Mood::Well).await;
     bmc.state().hardware.as_mut().unwrap().runs = true;
     let changed = told(
         world
-            .set(&bmc.target, wish(), vec![former("update BMC")])
+            .set(&bmc.target, action(), vec![former("update BMC")])
             .await,
     )
     .unwrap();
@@ -370,7 +370,7 @@ async fn a_successor_reads_what_is_there_and_sends_nothing_twice() {
         .insert("BMC", "1.1".into());
     let changed = told(
         world
-            .set(&done.target, wish(), vec![former("update BMC")])
+            .set(&done.target, action(), vec![former("update BMC")])
             .await,
     )
     .unwrap();

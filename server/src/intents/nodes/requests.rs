@@ -1,12 +1,12 @@
-//! Requests of actions: the actions a node allows, and the record of a request. The wish (the
-//! stored request), its operation and its event are written in one transaction.
+//! Requests of actions: the actions a node allows, and the record of a request. The
+//! requested action, its operation and its event are written in one transaction.
 
 use jiff::Timestamp;
 use muster_api::operations::OperationState;
 use muster_core::effects::erases;
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::requests::{Blocker, RequestContext, find_blocker, needs_reason};
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use muster_core::lifecycle::table::states_for;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -25,7 +25,7 @@ const REASON: usize = 1000;
 /// An action requested of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct ActionRequest<'text> {
-    pub wish: Wish,
+    pub action: Action,
     pub reason: Option<&'text str>,
     /// For maintain: the end of the maintenance. The engine then ends the maintenance.
     pub until: Option<Timestamp>,
@@ -39,19 +39,19 @@ pub struct ActionRequest<'text> {
 /// 422 for a member the action does not take, and for a value out of range.
 pub(crate) fn check(request: ActionRequest<'_>, now: Timestamp) -> Result<(), Error> {
     let ActionRequest {
-        wish,
+        action,
         reason,
         until,
         suite,
     } = request;
-    if suite.is_some() && wish != Wish::RunGates {
+    if suite.is_some() && action != Action::RunGates {
         return Err(Error::unprocessable(
             "/suite",
             "out_of_range",
             "Only run-gates takes a suite.",
         ));
     }
-    if until.is_some_and(|until| wish != Wish::Maintain || until <= now) {
+    if until.is_some_and(|until| action != Action::Maintain || until <= now) {
         return Err(Error::unprocessable(
             "/until",
             "out_of_range",
@@ -59,10 +59,10 @@ pub(crate) fn check(request: ActionRequest<'_>, now: Timestamp) -> Result<(), Er
         ));
     }
     match reason.map(str::trim) {
-        None | Some("") if needs_reason(wish) => Err(Error::unprocessable(
+        None | Some("") if needs_reason(action) => Err(Error::unprocessable(
             "/reason",
             "required",
-            format!("The action {wish} needs a reason for the next reader."),
+            format!("The action {action} needs a reason for the next reader."),
         )),
         Some(reason) if reason.len() > REASON => Err(Error::unprocessable(
             "/reason",
@@ -73,13 +73,13 @@ pub(crate) fn check(request: ActionRequest<'_>, now: Timestamp) -> Result<(), Er
     }
 }
 
-/// Writes a wish, its operation and its event. The caller holds the node's lock. The engine carries
-/// out the wish.
+/// Writes a requested action, its operation and its event. The caller holds the node's lock. The
+/// engine executes the action.
 ///
 /// # Errors
 /// 409 when the node's state does not allow the action, when the node is protected, or when another
-/// wish is pending.
-pub(crate) async fn write_wish(
+/// action is pending.
+pub(crate) async fn write_action(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
@@ -87,24 +87,24 @@ pub(crate) async fn write_wish(
     request: ActionRequest<'_>,
 ) -> Result<OperationId, Error> {
     let ActionRequest {
-        wish,
+        action,
         reason,
         until,
         suite,
     } = request;
-    allow(node, wish)?;
-    match wish {
-        Wish::Converge => compatibility::allow(conn, node.id, Onto::System).await?,
-        Wish::Reinstall => compatibility::allow(conn, node.id, Onto::Image).await?,
+    allow(node, action)?;
+    match action {
+        Action::Converge => compatibility::allow(conn, node.id, Onto::System).await?,
+        Action::Reinstall => compatibility::allow(conn, node.id, Onto::Image).await?,
         _ => {}
     }
-    let suite = match wish {
-        Wish::RunGates => Some(find_suite(conn, node, suite).await?),
+    let suite = match action {
+        Action::RunGates => Some(find_suite(conn, node, suite).await?),
         _ => None,
     };
     let now = app.clock.now();
     // The hourly limit of a pool counts each erasure under a claim of the pool.
-    let claim = if erases(wish) {
+    let claim = if erases(action) {
         db::claims::find_bound(conn, node.id)
             .await?
             .map(|held| held.id)
@@ -114,32 +114,32 @@ pub(crate) async fn write_wish(
     let message = reason.unwrap_or_default().to_owned();
     let new = NewOperation {
         claim,
-        ..actor.operation(now, wish.as_str(), node.id, message)
+        ..actor.operation(now, action.as_str(), node.id, message)
     };
     let operation = new.id;
     if let Some(former) = node.operation_id {
-        // The wish replaces the node's current operation: end the former operation as cancelled.
-        let message = format!("replaced by {wish} (operation {operation})");
+        // The action replaces the node's current operation: end the former operation as cancelled.
+        let message = format!("replaced by {action} (operation {operation})");
         db::operations::end(conn, former, OperationState::Cancelled, &message, now).await?;
     }
     db::operations::insert(conn, &new).await?;
     if let Some(suite) = &suite {
         db::operations::set_suite(conn, operation, suite).await?;
     }
-    db::nodes::set_wish(conn, node.id, wish, reason, operation, now).await?;
-    if wish == Wish::Maintain {
+    db::nodes::set_action(conn, node.id, action, reason, operation, now).await?;
+    if action == Action::Maintain {
         db::nodes::set_maintenance_end(conn, node.id, until).await?;
     }
     let because = reason
         .map(|reason| format!(": {reason}"))
         .unwrap_or_default();
-    let summary = format!("{}: {wish} requested{because}", node.name);
+    let summary = format!("{}: {action} requested{because}", node.name);
     let event = actor
         .event(now, "node.action_requested", Some(node.id), summary)
         .under(Some(operation));
     db::events::insert(
         conn,
-        event.with(json!({ "wish": wish.as_str(), "reason": reason })),
+        event.with(json!({ "wish": action.as_str(), "reason": reason })),
     )
     .await?;
     Ok(operation)
@@ -174,18 +174,18 @@ async fn find_suite(
 ///
 /// # Errors
 /// 409 naming the blocker.
-pub(crate) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
+pub(crate) fn allow(node: &LockedNode, action: Action) -> Result<(), Error> {
     let state = node.state;
-    let pending = node.wish.zip(node.operation_id);
+    let pending = node.action.zip(node.operation_id);
     let context = RequestContext {
         state,
-        pending: pending.map(|(wish, _)| wish),
+        pending: pending.map(|(action, _)| action),
         claimed: node.claimed,
         releasing: node.releasing,
         protected: node.protected,
     };
     let name = &node.name;
-    let Some(blocker) = find_blocker(context, wish) else {
+    let Some(blocker) = find_blocker(context, action) else {
         return Ok(());
     };
     Err(match (blocker, pending) {
@@ -195,12 +195,12 @@ pub(crate) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
             Error::Busy { detail, operation }
         }
         (Blocker::Pending | Blocker::State, _) => {
-            let states: Vec<&str> = states_for(wish)
+            let states: Vec<&str> = states_for(action)
                 .iter()
                 .map(|state| state.as_str())
                 .collect();
             let detail = format!(
-                "{name} is {state}; {wish} is possible in: {}.",
+                "{name} is {state}; {action} is possible in: {}.",
                 states.join(", ")
             );
             Error::conflict("state", detail)

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{NodeId, ObjectId};
 use muster_core::lifecycle::decision::{Decision, Effect};
 use muster_core::lifecycle::snapshot::StepStatus;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::Action;
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::wait::{Wait, WaitReason};
 use sqlx::{PgConnection, PgTransaction};
@@ -28,7 +28,7 @@ const MOVES: usize = 8;
 
 /// The result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Pass {
     /// A job waits for an agent.
     QueuedJob,
     Other,
@@ -42,13 +42,13 @@ enum Done {
 }
 
 /// Reconciles one due node. Returns `None` when no node is due.
-pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
+pub(super) async fn run_next(app: &App) -> Result<Option<Pass>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     let Some(node) = db::lifecycle::lock_due(&mut tx, now).await? else {
         return Ok(None);
     };
-    let pass = pass(app, tx, node, now).instrument(span_of(node));
+    let pass = run_pass(app, tx, node, now).instrument(span_of(node));
     pass.await.map(Some)
 }
 
@@ -59,31 +59,31 @@ fn span_of(node: NodeId) -> Span {
 }
 
 /// Reconciles a locked node, and commits or postpones the node.
-async fn pass(
+async fn run_pass(
     app: &App,
     mut tx: PgTransaction<'_>,
     node: NodeId,
     now: Timestamp,
-) -> Result<Turn, Error> {
+) -> Result<Pass, Error> {
     match reconcile(&mut tx, node, now).await {
-        Ok((turn, freed)) => {
+        Ok((result, freed)) => {
             tx.commit().await?;
             wake_rack(app, freed, node, now).await?;
-            Ok(turn)
+            Ok(result)
         }
         Err(error @ Error::Unavailable(_)) => Err(error),
         // The database ended this transaction in favour of another. The node is still due and gets
         // another pass.
         Err(error @ Error::Contended(_)) => {
             tx.rollback().await?;
-            tracing::info!(error = ?error, "a node's turn is taken again");
-            Ok(Turn::Other)
+            tracing::info!(error = ?error, "a pass was rolled back by the database and is repeated");
+            Ok(Pass::Other)
         }
         // The node due for the longest time is read first. A failing node is therefore postponed,
         // or all other nodes would wait.
         Err(error) => {
             tx.rollback().await?;
-            tracing::error!(error = ?error, "a node's turn went wrong");
+            tracing::error!(error = ?error, "a pass failed");
             db::lifecycle::postpone(
                 &mut *app.pool.acquire().await?,
                 node,
@@ -91,7 +91,7 @@ async fn pass(
                 now,
             )
             .await?;
-            Ok(Turn::Other)
+            Ok(Pass::Other)
         }
     }
 }
@@ -102,16 +102,16 @@ async fn pass(
 /// # Errors
 ///
 /// When the pass fails. The caller must then roll the transaction back.
-pub async fn take_at_once(
+pub async fn reconcile_now(
     conn: &mut PgConnection,
     node: NodeId,
     now: Timestamp,
-) -> Result<Taken, Error> {
+) -> Result<Reconciled, Error> {
     let pass = reconcile(conn, node, now).instrument(span_of(node));
-    let (turn, freed) = pass.await?;
-    Ok(Taken {
+    let (result, freed) = pass.await?;
+    Ok(Reconciled {
         node,
-        turn,
+        result,
         freed,
         now,
     })
@@ -119,21 +119,21 @@ pub async fn take_at_once(
 
 /// A pass with the readers to wake after the commit.
 #[must_use]
-pub struct Taken {
+pub struct Reconciled {
     node: NodeId,
-    turn: Turn,
+    result: Pass,
     freed: Option<ObjectId>,
     now: Timestamp,
 }
 
-impl Taken {
+impl Reconciled {
     /// Wakes the agents, readers and nodes waiting for the pass.
     ///
     /// # Errors
     ///
     /// When the database fails.
-    pub async fn tell(self, app: &App) -> Result<(), Error> {
-        if self.turn == Turn::QueuedJob {
+    pub async fn wake(self, app: &App) -> Result<(), Error> {
+        if self.result == Pass::QueuedJob {
             app.wake_agents.notify_waiters();
         }
         app.wake_readers.send_modify(|revision| *revision += 1);
@@ -163,7 +163,7 @@ async fn reconcile(
     conn: &mut PgConnection,
     id: NodeId,
     now: Timestamp,
-) -> Result<(Turn, Option<ObjectId>), Error> {
+) -> Result<(Pass, Option<ObjectId>), Error> {
     let mut freed = None;
     for round in 0..MOVES {
         let node = db::lifecycle::get(conn, id).await?;
@@ -174,12 +174,12 @@ async fn reconcile(
         let decision = decisions::decide_node(conn, &node, &stay, now).await?;
         match persist(conn, &node, &stay, decision, now).await? {
             Done::Moved { freed_power } => freed = freed.or(node.rack.filter(|_| freed_power)),
-            Done::QueuedJob => return Ok((Turn::QueuedJob, freed)),
-            Done::Waits => return Ok((Turn::Other, freed)),
+            Done::QueuedJob => return Ok((Pass::QueuedJob, freed)),
+            Done::Waits => return Ok((Pass::Other, freed)),
         }
     }
     // The node is still due and goes on in the next pass.
-    Ok((Turn::Other, freed))
+    Ok((Pass::Other, freed))
 }
 
 /// Adds the node's name and operation to the log lines of the pass.
@@ -218,24 +218,24 @@ async fn persist(
             })
         }
         Decision::Granted(what) => {
-            if node.wish.is_none() {
+            if node.action.is_none() {
                 db::pairs::ends::come_back(conn, node.id, None, now).await?;
             }
             db::sweeps::give_back(conn, node.id).await?;
             moves::grant(conn, node, &what, now).await?;
             Ok(Done::Moved {
-                freed_power: may_have_freed(node.wish),
+                freed_power: may_have_freed(node.action),
             })
         }
         Decision::Refused(why) => {
             db::sweeps::give_back(conn, node.id).await?;
-            db::lifecycle::drop_wish(conn, node.id).await?;
-            if let Some(wish) = node.wish {
-                moves::refuse(conn, node, wish, &why, now).await?;
+            db::lifecycle::drop_action(conn, node.id).await?;
+            if let Some(action) = node.action {
+                moves::refuse(conn, node, action, &why, now).await?;
             }
             db::lifecycle::make_due(conn, node.id, now).await?;
             Ok(Done::Moved {
-                freed_power: may_have_freed(node.wish),
+                freed_power: may_have_freed(node.action),
             })
         }
     }
@@ -251,9 +251,9 @@ async fn persist_wait(
 ) -> Result<Done, Error> {
     let begun = stay.iter().any(has_begun);
     if !begun {
-        moves::refuse_wish(conn, node, wait, now).await?;
+        moves::refuse_action(conn, node, wait, now).await?;
     }
-    let looks_again = !node.state.is_steady() || (node.wish.is_some() && begun);
+    let looks_again = !node.state.is_steady() || (node.action.is_some() && begun);
     let due = wait.until.or(looks_again.then(|| now + LOOK_AGAIN));
     db::lifecycle::set_waiting(conn, node.id, wait, due, now).await?;
     Ok(Done::Waits)
@@ -293,8 +293,8 @@ async fn persist_cancel(
 }
 
 /// Returns whether a granted or refused request may have switched a resting node off.
-fn may_have_freed(wish: Option<Wish>) -> bool {
-    matches!(wish, Some(Wish::PowerOff | Wish::RunGates))
+fn may_have_freed(action: Option<Action>) -> bool {
+    matches!(action, Some(Action::PowerOff | Action::RunGates))
 }
 
 fn find_step(stay: &[StayStep], step: Step) -> Option<&StayStep> {
