@@ -124,8 +124,11 @@ pub fn findings(plan: &[Cable], heard: &BTreeMap<String, Vec<Neighbour>>) -> Vec
                     // The planned owner of the port found.
                     let owner = plan.iter().find(|other| other.is_at(found));
                     match owner.filter(|owner| at(owner).is_some_and(|there| cable.is_at(there))) {
-                        Some(other) => (CableState::Swapped, swapped(cable, other)),
-                        None => (CableState::Elsewhere, elsewhere(cable, found, owner)),
+                        Some(other) => (CableState::Swapped, describe_swap(cable, other)),
+                        None => (
+                            CableState::Elsewhere,
+                            describe_misplaced(cable, found, owner),
+                        ),
                     }
                 }
             };
@@ -150,7 +153,7 @@ pub fn sentences(found: &[CableFinding]) -> Vec<String> {
 }
 
 /// Returns the same sentence for both cables of a swapped pair.
-fn swapped(one: &Cable, other: &Cable) -> String {
+fn describe_swap(one: &Cable, other: &Cable) -> String {
     let (first, second) = if one <= other {
         (one, other)
     } else {
@@ -167,20 +170,20 @@ fn swapped(one: &Cable, other: &Cable) -> String {
     )
 }
 
-fn elsewhere(cable: &Cable, found: &Neighbour, owner: Option<&Cable>) -> String {
+fn describe_misplaced(cable: &Cable, found: &Neighbour, owner: Option<&Cable>) -> String {
     let whose = owner.map_or_else(String::new, |owner| {
         format!(", the port of {}", owner.end())
     });
     format!(
         "{} is in {}{whose}; it belongs in {}",
         cable.end(),
-        named(found),
+        format_port(found),
         cable.place()
     )
 }
 
 fn ambiguous(cable: &Cable, found: &[&Neighbour]) -> String {
-    let places: Vec<String> = found.iter().map(|found| named(found)).collect();
+    let places: Vec<String> = found.iter().map(|found| format_port(found)).collect();
     format!(
         "{} hears {}: something passes on what only neighbours should hear; it belongs in {}",
         cable.end(),
@@ -190,7 +193,7 @@ fn ambiguous(cable: &Cable, found: &[&Neighbour]) -> String {
 }
 
 /// Formats a switch and port by their announced names.
-fn named(found: &Neighbour) -> String {
+fn format_port(found: &Neighbour) -> String {
     let port = found.port_description.as_ref().unwrap_or(&found.port);
     let switch = found.system_name.as_deref().unwrap_or(&found.chassis);
     format!("{switch} {port}")

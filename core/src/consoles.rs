@@ -6,7 +6,7 @@ pub const CHUNK_BYTES: usize = 8 << 10;
 
 /// Filters a console's text. Printable characters, line ends and tabs are kept, together with the
 /// characters of escape sequences (ESC, and the BEL ending some of them).
-pub fn kept(text: &str) -> String {
+pub fn filter_text(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | '\u{7}' | '\u{1b}'))
         .collect()
@@ -82,7 +82,7 @@ impl Plain {
                 self.begun = false;
             }
             '\t' => out.push('\t'),
-            c if c.is_control() || reorders(c) => {}
+            c if c.is_control() || is_bidi_control(c) => {}
             c => {
                 out.push(c);
                 self.begun = true;
@@ -139,7 +139,7 @@ impl Plain {
 
 /// Returns whether `c` is a Unicode bidirectional control. Such controls display text in a
 /// different order than written.
-fn reorders(c: char) -> bool {
+fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn control_characters_are_not_kept() {
         assert_eq!(
-            kept("a\0b\u{8}\u{9b}31m\u{7f}\r\n\t\u{1b}[0mä"),
+            filter_text("a\0b\u{8}\u{9b}31m\u{7f}\r\n\t\u{1b}[0mä"),
             "ab31m\r\n\t\u{1b}[0mä"
         );
     }
@@ -192,7 +192,7 @@ mod tests {
             at in 0_usize..100,
         ) {
             let whole = plain(&text);
-            prop_assert!(whole.chars().all(|c| matches!(c, '\n' | '\t') || !c.is_control() && !reorders(c)));
+            prop_assert!(whole.chars().all(|c| matches!(c, '\n' | '\t') || !c.is_control() && !is_bidi_control(c)));
             let (before, after) = text.split_at(text.floor_char_boundary(at));
             let mut reader = Plain::default();
             let cut = reader.feed(before) + &reader.feed(after);

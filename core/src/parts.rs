@@ -41,14 +41,14 @@ pub struct Part {
 pub fn seen_in(facts: &Facts) -> Vec<Part> {
     let mut parts: BTreeMap<(PartKind, String), Part> = BTreeMap::new();
     let mut add = |kind, serial: Option<&str>, slot: Option<&str>, model: Option<&str>| {
-        let Some(serial) = serial.and_then(real) else {
+        let Some(serial) = serial.and_then(keep_meaningful) else {
             return;
         };
         let part = Part {
             kind,
             serial: serial.clone(),
-            slot: slot.and_then(real),
-            model: model.and_then(real),
+            slot: slot.and_then(keep_meaningful),
+            model: model.and_then(keep_meaningful),
         };
         parts.entry((kind, serial)).or_insert(part);
     };
@@ -106,7 +106,7 @@ pub fn seen_in(facts: &Facts) -> Vec<Part> {
 
 /// Returns the text if meaningful. Vendors leave filler words in unused fields, and such texts give
 /// `None`.
-fn real(text: &str) -> Option<String> {
+fn keep_meaningful(text: &str) -> Option<String> {
     let text: String = text
         .trim()
         .chars()

@@ -41,7 +41,7 @@ pub fn redact(text: &str) -> String {
             }
             continue;
         }
-        out.push_str(&words(bare));
+        out.push_str(&redact_line(bare));
         out.push_str(end);
     }
     out
@@ -49,7 +49,7 @@ pub fn redact(text: &str) -> String {
 
 /// Redacts a line in a single pass for any number of secrets, because a machine may print text
 /// designed to be slow to scan.
-fn words(line: &str) -> String {
+fn redact_line(line: &str) -> String {
     let lower = line.to_ascii_lowercase();
     let mut signs: Vec<(usize, Sign)> = Vec::new();
     signs.extend(
@@ -76,8 +76,8 @@ fn words(line: &str) -> String {
             continue;
         }
         let secret = match sign {
-            Sign::Name => named(&lower, at),
-            Sign::Header => header(&lower, at),
+            Sign::Name => find_named_secret(&lower, at),
+            Sign::Header => find_header_secret(&lower, at),
             Sign::Url => in_url(&lower, at),
         };
         if let Some(secret) = secret
@@ -106,14 +106,14 @@ const NEAR: usize = 64;
 const LONGEST: usize = 4096;
 
 /// Cuts a text to the maximum length of a scan.
-fn near(text: &str, most: usize) -> &str {
+fn cut_text(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
 /// Matches `password=x`, `"api_key": "x y"`, `muster.nonce=x`.
-fn named(line: &str, at: usize) -> Option<Range<usize>> {
+fn find_named_secret(line: &str, at: usize) -> Option<Range<usize>> {
     // Skips the rest of the word, then expects the separator before a value.
-    let rest = near(&line[at..], NEAR);
+    let rest = cut_text(&line[at..], NEAR);
     let rest =
         rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     let rest = rest.trim_start_matches(['"', '\'', '\\']).trim_start();
@@ -124,8 +124,8 @@ fn named(line: &str, at: usize) -> Option<Range<usize>> {
         .next()
         .filter(|c| matches!(c, '"' | '\''));
     let value = value.trim_start_matches(['"', '\'', '\\']);
-    let begins = near(&line[at..], NEAR).len() - value.len() + at;
-    let value = near(&line[begins..], LONGEST);
+    let begins = cut_text(&line[at..], NEAR).len() - value.len() + at;
+    let value = cut_text(&line[begins..], LONGEST);
     let length = match quote {
         Some(quote) => value.find([quote, '\\']),
         None => value.find([' ', '"', '\'', ',', ';', '}', '\\', '&']),
@@ -134,17 +134,17 @@ fn named(line: &str, at: usize) -> Option<Range<usize>> {
 }
 
 /// Matches `Authorization: Bearer x`.
-fn header(line: &str, at: usize) -> Option<Range<usize>> {
+fn find_header_secret(line: &str, at: usize) -> Option<Range<usize>> {
     let begins = ["bearer ", "basic "]
         .iter()
         .find_map(|word| line[at..].starts_with(word).then_some(at + word.len()))?;
-    let value = near(&line[begins..], LONGEST);
+    let value = cut_text(&line[begins..], LONGEST);
     Some(begins..begins + value.find([' ', '"', '\'', '\\']).unwrap_or(value.len()))
 }
 
 /// Matches `https://user:x@host/`.
 fn in_url(line: &str, at: usize) -> Option<Range<usize>> {
-    let authority = near(&line[at..], LONGEST);
+    let authority = cut_text(&line[at..], LONGEST);
     let authority = &authority[..authority
         .find(['/', ' ', '"', '\''])
         .unwrap_or(authority.len())];

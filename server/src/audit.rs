@@ -195,7 +195,7 @@ async fn events(
     let last = sealed.last_key_value().map_or(after, |(seq, _)| *seq);
     let mut from = after;
     loop {
-        let found = db::seals::digests(conn, from, last, 2000).await?;
+        let found = db::seals::list_digests(conn, from, last, 2000).await?;
         let Some((newest, _)) = found.last() else {
             break;
         };

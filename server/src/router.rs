@@ -31,7 +31,7 @@ pub fn router(app: App) -> Router {
 /// Returns the same routes, with the given rate limits.
 pub fn limited(app: App, rates: Rates) -> Router {
     let (rest, description) = rest().split_for_parts();
-    let description = openapi::complete(&description);
+    let description = openapi::complete_document(&description);
     let limits = Limits::new(rates, app.clock.clone());
     let needs = Needs::read(&description);
     let rest = rest
@@ -44,7 +44,10 @@ pub fn limited(app: App, rates: Rates) -> Router {
         .fallback(async || Error::NotFound("What the path names".into()))
         .method_not_allowed_fallback(async || Error::MethodNotAllowed)
         .layer(middleware::from_fn(cross_site::refuse))
-        .layer(middleware::from_fn_with_state(limits, limits::hold))
+        .layer(middleware::from_fn_with_state(
+            limits,
+            limits::limit_requests,
+        ))
         .layer(middleware::from_fn(ui::problems::as_pages))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(CompressionLayer::new())

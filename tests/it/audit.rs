@@ -208,7 +208,7 @@ async fn a_chain_forged_after_an_edit_differs_from_the_anchors() {
     let (mut previous, mut after) = (BEGINNING, 0);
     for row in db::seals::list(&mut conn, 0, 10).await.unwrap() {
         let last = *row.seqs.last().unwrap();
-        let events = db::seals::digests(&mut conn, after, last, 1000)
+        let events = db::seals::list_digests(&mut conn, after, last, 1000)
             .await
             .unwrap();
         let seal = Seal {
@@ -289,7 +289,9 @@ async fn who_writes_events_and_who_seals_them_never_wait_for_each_other() {
     // While somebody seals, others write, and a second replica leaves it to the first.
     let mut sealer = pool.begin().await.unwrap();
     assert!(db::seals::try_lock(&mut sealer).await.unwrap());
-    db::seals::digests(&mut sealer, 0, 10, 10).await.unwrap();
+    db::seals::list_digests(&mut sealer, 0, 10, 10)
+        .await
+        .unwrap();
     db::events::insert(&mut slow, event("slow again"))
         .await
         .unwrap();

@@ -834,7 +834,7 @@ async fn a_held_node_that_fails_is_recovered_without_installing_anything() {
         .collect();
     assert_eq!(outcomes, ["done", "skipped", "done", "skipped"], "{tried}");
     assert!(
-        tried[3]["why"].as_str().unwrap().contains("held"),
+        tried[3]["why"].as_str().unwrap().contains("on hold"),
         "{tried}"
     );
     world.check().await;

@@ -176,7 +176,7 @@ async fn a_node_drained_by_others_fails_its_sweep_and_stays_unchanged() {
     let path = format!("/v1/operations/{}", swept.body["id"].as_str().unwrap());
     let told = world.admin.get(&path).await.expect(200).text;
     assert!(
-        told.contains("left in service") && told.contains("broken fan"),
+        told.contains("stays in service") && told.contains("broken fan"),
         "{told}"
     );
     assert_eq!(

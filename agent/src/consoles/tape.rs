@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::clock::Clock;
-use muster_core::consoles::{CHUNK_BYTES, kept};
+use muster_core::consoles::{CHUNK_BYTES, filter_text};
 
 /// Bytes accepted per second, also the maximum burst. A serial line at 115200 baud delivers 11 KiB
 /// per second.
@@ -89,7 +89,7 @@ impl Tape {
         }
         state.note_refused(now);
         let text = state.decode(bytes);
-        state.push(&kept(&text), now);
+        state.push(&filter_text(&text), now);
     }
 
     /// Adds a line written by Muster between the console text.

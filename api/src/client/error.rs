@@ -13,7 +13,7 @@ pub enum ClientError {
     Problem(Box<Problem>),
     /// No response: the server is down, or the connection broke. The request may have been
     /// executed.
-    #[error("the server cannot be reached: {}", causes(.0))]
+    #[error("the server cannot be reached: {}", describe_causes(.0))]
     Unreachable(reqwest::Error),
     /// A response from a server other than Muster, or from a proxy.
     #[error("unexpected answer {status}: {body}")]
@@ -65,7 +65,7 @@ impl ClientError {
 
 /// Returns the error with its chain of sources. reqwest's own message hides the cause (refused,
 /// timed out, unknown name) in the sources.
-fn causes(error: &reqwest::Error) -> String {
+fn describe_causes(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

@@ -109,18 +109,18 @@ impl Client {
 
     /// Sends the request and parses the response as `T`.
     async fn fetch<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
-        let body = body(accepted(request.send().await?).await?).await?;
+        let body = read_body(check_status(request.send().await?).await?).await?;
         serde_json::from_slice(&body).map_err(ClientError::Unreadable)
     }
 
     /// Sends the request and returns the raw bytes of the response.
     async fn fetch_bytes(&self, request: RequestBuilder) -> Result<Vec<u8>, ClientError> {
-        body(accepted(request.send().await?).await?).await
+        read_body(check_status(request.send().await?).await?).await
     }
 
     /// Sends a request whose response has no body.
     async fn perform(&self, request: RequestBuilder) -> Result<(), ClientError> {
-        accepted(request.send().await?).await?;
+        check_status(request.send().await?).await?;
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl Client {
         let request =
             Precondition::Generation(generation).apply(self.request(Method::DELETE, segments));
         let request = request.query(query);
-        let body = body(accepted(request.send().await?).await?).await?;
+        let body = read_body(check_status(request.send().await?).await?).await?;
         match body.is_empty() {
             true => Ok(None),
             false => serde_json::from_slice(&body)
@@ -235,12 +235,12 @@ impl Client {
 }
 
 /// Returns a successful response, or the problem described in an error response.
-async fn accepted(response: Response) -> Result<Response, ClientError> {
+async fn check_status(response: Response) -> Result<Response, ClientError> {
     let status = response.status();
     if status.is_success() {
         return Ok(response);
     }
-    let body = body(response).await?;
+    let body = read_body(response).await?;
     match serde_json::from_slice(&body) {
         Ok(problem) => Err(ClientError::Problem(Box::new(problem))),
         Err(_) => {
@@ -254,7 +254,7 @@ async fn accepted(response: Response) -> Result<Response, ClientError> {
 }
 
 /// Reads a response body up to [`BODY_LIMIT`] bytes.
-async fn body(mut response: Response) -> Result<Vec<u8>, ClientError> {
+async fn read_body(mut response: Response) -> Result<Vec<u8>, ClientError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if body.len() + chunk.len() > BODY_LIMIT {

@@ -90,7 +90,7 @@ async fn serve(
         why = failed => bail!("{}", why?),
     }
     println!("up");
-    // The agent sends these sightings to the server. The benchmark drops them.
+    // The agent sends sightings to the server. The benchmark drops the sightings.
     while seen.recv().await.is_some() {}
     Ok(())
 }

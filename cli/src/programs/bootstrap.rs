@@ -153,7 +153,7 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
 /// Disarms the local administrator, by the database's clock.
 async fn disarm(pool: &PgPool) -> anyhow::Result<()> {
     let mut tx = pool.begin().await?;
-    let now = db::monitoring::time(&mut tx).await?;
+    let now = db::monitoring::read_clock(&mut tx).await?;
     let was = break_glass::disarm(&mut tx, &whoami()?, now).await?;
     tx.commit().await?;
     println!(
@@ -185,7 +185,7 @@ async fn arm(
     // A seal made with a wrong key would be rejected by every server.
     let keys = Keys::load(key, pool, &Clock::System).await?;
     let mut tx = pool.begin().await?;
-    let now = db::monitoring::time(&mut tx).await?;
+    let now = db::monitoring::read_clock(&mut tx).await?;
     let armed = Armed {
         armed_at: now,
         until: now + lasts,
@@ -205,7 +205,7 @@ async fn arm(
 async fn rotate(pool: &PgPool, key_file: &Path, forget: Forget) -> anyhow::Result<()> {
     let master = MasterKey::load(key_file, Create::Never)?;
     let mut tx = pool.begin().await?;
-    let now = db::monitoring::time(&mut tx).await?;
+    let now = db::monitoring::read_clock(&mut tx).await?;
     let forgotten = keys::rotate(&master, &mut tx, forget, now).await?;
     let summary = format!(
         "the token key is changed; {forgotten} tokens unused since the last rotation are refused"

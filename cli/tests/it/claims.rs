@@ -196,7 +196,7 @@ fn a_release_beyond_the_limit_goes_from_the_refusal_to_the_second_person() {
     let typed = typed.strip_prefix("muster ").unwrap().to_owned();
     assert!(typed.starts_with("approval approve "), "{typed}");
     fleet.muster("approval list").expect(0).says(names[1]);
-    fleet.muster(&typed).expect(7).says("somebody else");
+    fleet.muster(&typed).expect(7).says("another person");
     fleet
         .muster_as("bob", &format!("{typed} --plan"))
         .expect(0)

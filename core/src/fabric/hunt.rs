@@ -70,7 +70,7 @@ pub fn next(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> Next {
     }
     let tally = Tally::of(ends, done.iter().flatten());
     let late = Tally::of(ends, done[surveyed..].iter().flatten());
-    match partners(&tally, &late, limits) {
+    match pick_partners(&tally, &late, limits) {
         pairs if pairs.is_empty() => Next::Done,
         pairs => Next::Measure(pairs),
     }
@@ -93,7 +93,7 @@ fn surveyed(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> usize {
 
 /// Returns a pair for each end needing a trial: the end and a free known-good partner. The first
 /// such end always gets a partner if one exists.
-fn partners(tally: &Tally, late: &Tally, limits: &Limits) -> Vec<Pair> {
+fn pick_partners(tally: &Tally, late: &Tally, limits: &Limits) -> Vec<Pair> {
     let mut busy = vec![false; tally.ends()];
     let mut pairs = Vec::new();
     for end in 0..tally.ends() {

@@ -42,11 +42,11 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
         unknown.push("the gate has no criteria".into());
     }
     for criterion in &gate.criteria {
-        match hold(gate, criterion, samples, reference) {
+        match compare_samples(gate, criterion, samples, reference) {
             Ok(values) => {
                 let entities = match &criterion.best {
                     Some(_) => values.len() as u64,
-                    None if alone(gate, criterion) => 1,
+                    None if is_single_value(gate, criterion) => 1,
                     None => entities,
                 };
                 let enough = |seen: u64| {
@@ -61,7 +61,7 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
                     let wanted = if more { "at least " } else { "" };
                     unknown.push(format!(
                         "{}: measured {seen} times, expected {wanted}{entities}",
-                        named(criterion)
+                        name_metric(criterion)
                     ));
                 }
                 measured.extend(values);
@@ -108,7 +108,7 @@ pub fn unmeasurable(gate: &Gate, reference: &Reference<'_>) -> Option<String> {
 
 /// Returns whether the criterion is met by a single value: the criterion names the entity (`of`),
 /// or the metric belongs to the node.
-fn alone(gate: &Gate, criterion: &Criterion) -> bool {
+fn is_single_value(gate: &Gate, criterion: &Criterion) -> bool {
     let metric = |parser: &Parser| {
         parser
             .metrics
@@ -124,7 +124,7 @@ fn alone(gate: &Gate, criterion: &Criterion) -> bool {
 }
 
 /// Formats the metric name, with the entity if the criterion names a single entity.
-fn named(criterion: &Criterion) -> String {
+fn name_metric(criterion: &Criterion) -> String {
     match &criterion.of {
         Some(of) => format!("{} of {of}", criterion.metric),
         None => criterion.metric.clone(),
@@ -135,14 +135,14 @@ fn conclude(measured: Vec<Measured>, unknown: Vec<String>) -> Assessment {
     let missed: Vec<String> = measured
         .iter()
         .filter(|value| value.verdict == Verdict::Fail)
-        .map(sentence)
+        .map(describe_measured)
         .collect();
     let (verdict, reason) = match (missed.is_empty(), unknown.is_empty()) {
         (false, _) => (Verdict::Fail, shortened(&missed)),
         (true, false) => (Verdict::Error, shortened(&unknown)),
         (true, true) => (
             Verdict::Pass,
-            shortened(&measured.iter().map(sentence).collect::<Vec<_>>()),
+            shortened(&measured.iter().map(describe_measured).collect::<Vec<_>>()),
         ),
     };
     Assessment {
@@ -153,7 +153,7 @@ fn conclude(measured: Vec<Measured>, unknown: Vec<String>) -> Assessment {
 }
 
 /// Compares all samples of a metric with the criterion.
-fn hold(
+fn compare_samples(
     gate: &Gate,
     criterion: &Criterion,
     samples: &[Sample],
@@ -191,8 +191,8 @@ fn hold(
         .iter()
         .filter(wanted)
         .map(|sample| {
-            let holds =
-                compare(&sample.value, *op, &limit).map_err(|why| format!("{metric}: {why}"))?;
+            let holds = check_limit(&sample.value, *op, &limit)
+                .map_err(|why| format!("{metric}: {why}"))?;
             let verdict = if holds { Verdict::Pass } else { Verdict::Fail };
             let (metric, entity, unit) = (metric.clone(), sample.entity.clone(), unit.clone());
             Ok(Measured {
@@ -238,7 +238,7 @@ fn best_of(mut held: Vec<Measured>, op: Op, wanted: u64) -> Result<Vec<Measured>
     Ok(held)
 }
 
-fn compare(value: &Value, op: Op, limit: &Limit) -> Result<bool, String> {
+fn check_limit(value: &Value, op: Op, limit: &Limit) -> Result<bool, String> {
     match (value, limit) {
         (Limit::Number(value), Limit::Number(limit)) => {
             if !value.is_finite() || *value < 0.0 {
@@ -265,7 +265,7 @@ fn compare(value: &Value, op: Op, limit: &Limit) -> Result<bool, String> {
     }
 }
 
-fn sentence(measured: &Measured) -> String {
+fn describe_measured(measured: &Measured) -> String {
     let Measured {
         metric,
         entity,
@@ -287,13 +287,13 @@ fn sentence(measured: &Measured) -> String {
     };
     format!(
         "{metric}{of} is {}{unit}, expected {op} {}",
-        shown(value),
-        shown(limit)
+        format_value(value),
+        format_value(limit)
     )
 }
 
 /// Formats a value for people, with at most three digits after the decimal point.
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Limit::Number(number) => {
             let text = format!("{number:.3}");

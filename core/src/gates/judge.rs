@@ -41,7 +41,7 @@ pub fn judge(by: &Judged<'_>, results: &[GateResult]) -> SuiteVerdict {
         .filter(|gate| by.wanted.is_empty() || by.wanted.contains(&gate.id));
     let said = wanted.map(|gate| {
         let result = results.iter().find(|result| result.gate == gate.id);
-        counts(gate.mode(by.profile), result, by.now)
+        judge_result(gate.mode(by.profile), result, by.now)
     });
     said.fold(SuiteVerdict::Pass, |sofar, one| match (sofar, one) {
         (SuiteVerdict::Fail, _) | (_, SuiteVerdict::Fail) => SuiteVerdict::Fail,
@@ -59,7 +59,7 @@ pub fn blocks(mode: Mode, verdict: Verdict) -> bool {
     }
 }
 
-fn counts(mode: Mode, result: Option<&GateResult>, now: Timestamp) -> SuiteVerdict {
+fn judge_result(mode: Mode, result: Option<&GateResult>, now: Timestamp) -> SuiteVerdict {
     if mode == Mode::Shadow {
         return SuiteVerdict::Pass;
     }

@@ -72,11 +72,11 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
                 gate.parser
             ));
         }
-        let names = counts(gate).filter_map(|count| count.strip_prefix("profile:"));
+        let names = list_counts(gate).filter_map(|count| count.strip_prefix("profile:"));
         for name in names.filter(|name| required && profile_number(name, profile).is_none()) {
             problem(format!("the profile has no threshold {name} for the count"));
         }
-        for name in counts(gate).filter_map(|count| count.strip_prefix("profile:")) {
+        for name in list_counts(gate).filter_map(|count| count.strip_prefix("profile:")) {
             let value = profile_number(name, profile).map(|(value, _)| value);
             if let Some(value) = value.filter(|value| whole(*value).is_none()) {
                 problem(format!(
@@ -151,7 +151,7 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
         "output must be a plain file name",
     );
     check(
-        !counts(gate).all(is_count),
+        !list_counts(gate).all(is_count),
         "count is neither a number from 1 nor a known reference",
     );
     lint_each(gate, problems);
@@ -165,7 +165,7 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
 }
 
 /// Returns every count of the gate: `best` of each criterion and the gate's own `count`.
-fn counts(gate: &Gate) -> impl Iterator<Item = &str> {
+fn list_counts(gate: &Gate) -> impl Iterator<Item = &str> {
     let best = gate
         .criteria
         .iter()

@@ -25,7 +25,7 @@ pub fn lint_profile(profile: &HardwareProfile) -> Vec<(&'static str, String)> {
     }
     for name in profile.thresholds.keys() {
         problems.extend(
-            threshold(profile, name)
+            lint_threshold(profile, name)
                 .into_iter()
                 .map(|text| ("thresholds", format!("{name}: {text}"))),
         );
@@ -34,7 +34,7 @@ pub fn lint_profile(profile: &HardwareProfile) -> Vec<(&'static str, String)> {
         if word.value.is_empty() {
             problems.push(("words", format!("{name}: the word is empty")));
         }
-        let said = origin(&word.provenance, &word.source);
+        let said = lint_origin(&word.provenance, &word.source);
         problems.extend(
             said.into_iter()
                 .map(|text| ("words", format!("{name}: {text}"))),
@@ -48,12 +48,12 @@ pub fn lint_profile(profile: &HardwareProfile) -> Vec<(&'static str, String)> {
     problems
 }
 
-fn threshold(profile: &HardwareProfile, name: &str) -> Vec<String> {
+fn lint_threshold(profile: &HardwareProfile, name: &str) -> Vec<String> {
     let Some(threshold) = profile.thresholds.get(name) else {
         return Vec::new();
     };
     let (value, unit) = (threshold.value, &threshold.unit);
-    let mut problems = origin(&threshold.provenance, &threshold.source);
+    let mut problems = lint_origin(&threshold.provenance, &threshold.source);
     if !value.is_finite() || value < 0.0 {
         problems.push(format!("{value} is not a threshold"));
     }
@@ -79,7 +79,7 @@ fn threshold(profile: &HardwareProfile, name: &str) -> Vec<String> {
     problems
 }
 
-fn origin(provenance: &str, source: &str) -> Vec<String> {
+fn lint_origin(provenance: &str, source: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if !PROVENANCES.contains(&provenance) {
         problems.push(match provenance {

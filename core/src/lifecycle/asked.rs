@@ -10,29 +10,31 @@ use crate::gates::Verdict;
 
 /// Powers off through the operating system, or through the BMC if the system does not answer.
 pub(super) fn power_off(node: &Snapshot, now: Timestamp) -> Decision {
-    former(node)
+    cancel_former_step(node)
         .unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerOff], || granted("the node is off")))
 }
 
 pub(super) fn power_on(node: &Snapshot, now: Timestamp) -> Decision {
-    former(node)
+    cancel_former_step(node)
         .or_else(|| kept_off(node))
         .unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerOn], || granted("the node is on")))
 }
 
 pub(super) fn power_cycle(node: &Snapshot, now: Timestamp) -> Decision {
-    former(node).or_else(|| kept_off(node)).unwrap_or_else(|| {
-        on_the_spot(node, now, &[Step::PowerCycle], || {
-            granted("the node went through its firmware")
+    cancel_former_step(node)
+        .or_else(|| kept_off(node))
+        .unwrap_or_else(|| {
+            on_the_spot(node, now, &[Step::PowerCycle], || {
+                granted("the node went through its firmware")
+            })
         })
-    })
 }
 
 /// Changes the BMC password, in service too and beside running jobs, because the password does not
 /// affect the host.
 pub(super) fn rotate_bmc(node: &Snapshot, now: Timestamp) -> Decision {
     let answers = || granted("the BMC accepts the new password");
-    former(node)
+    cancel_former_step(node)
         .or_else(|| {
             node.power_person
                 .as_ref()
@@ -44,17 +46,17 @@ pub(super) fn rotate_bmc(node: &Snapshot, now: Timestamp) -> Decision {
 /// Runs gates in the node's installed system if present. Otherwise gates run in the live image, and
 /// the node is powered off afterwards in every case.
 pub(super) fn run_gates(node: &Snapshot, now: Timestamp) -> Decision {
-    if let Some(decision) = former(node) {
+    if let Some(decision) = cancel_former_step(node) {
         return decision;
     }
     if node.holds_its_system() {
         let boot: &[Step] = if node.off { &[Step::BootDisk] } else { &[] };
         return on_the_spot(node, now, &[boot, &[Step::Gates]].concat(), || {
-            granted(&verdicts(node))
+            granted(&describe_verdicts(node))
         });
     }
     let run = on_the_spot(node, now, &[Step::BootLive, Step::Gates], || {
-        granted(&verdicts(node))
+        granted(&describe_verdicts(node))
     });
     let begun = node
         .steps
@@ -75,7 +77,7 @@ pub(super) fn run_gates(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 /// Cancels a step of an earlier request first, because two steps must not work on the same machine.
-fn former(node: &Snapshot) -> Option<Decision> {
+fn cancel_former_step(node: &Snapshot) -> Option<Decision> {
     node.active()
         .filter(|view| !view.current)
         .map(|view| Decision::Cancel(view.step))
@@ -100,7 +102,7 @@ fn granted(what: &str) -> Decision {
     Decision::Granted(what.into())
 }
 
-fn verdicts(node: &Snapshot) -> String {
+fn describe_verdicts(node: &Snapshot) -> String {
     let count = |verdict: Verdict| {
         node.gates
             .iter()

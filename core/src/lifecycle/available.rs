@@ -33,7 +33,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         (_, Some(Action::Quarantine)) => requested(State::Quarantined),
         (_, Some(Action::PowerOff)) => asked::power_off(node, now),
         (_, Some(Action::RotateBmc)) => asked::rotate_bmc(node, now),
-        (_, Some(Action::RunGates)) => claimable(asked::run_gates(node, now), node),
+        (_, Some(Action::RunGates)) => quarantine_if_on(asked::run_gates(node, now), node),
         _ => rest(
             WaitReason::Claim,
             "a claim",
@@ -45,7 +45,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 
 /// A claimable node must be off. A node that cannot be powered off again is quarantined for a
 /// person to inspect.
-fn claimable(decision: Decision, node: &Snapshot) -> Decision {
+fn quarantine_if_on(decision: Decision, node: &Snapshot) -> Decision {
     let stays_on = |view: &StepView| view.current && view.status != StepStatus::Succeeded;
     match decision {
         Decision::Refused(why) if node.step(Step::PowerOff).is_some_and(stays_on) => {

@@ -149,7 +149,7 @@ pub(super) fn follow(
 ) -> Decision {
     for &step in steps {
         match node.step(step) {
-            None if node.stop => return stopped(node, step),
+            None if node.stop => return fail_stopped(node, step),
             None => return start(node, now, step),
             Some(view) => match &view.status {
                 StepStatus::Succeeded => {}
@@ -158,20 +158,21 @@ pub(super) fn follow(
                     return wait_for_step(node, step, waiting_for.as_deref());
                 }
                 StepStatus::Lost => return wait_for_observation(step),
-                StepStatus::Cancelled => return stopped(node, step),
-                StepStatus::Failed { .. } if node.stop => return stopped(node, step),
+                StepStatus::Cancelled => return fail_stopped(node, step),
+                StepStatus::Failed { .. } if node.stop => return fail_stopped(node, step),
                 StepStatus::Failed { failure, .. }
                     if failure.retryable && node.protected && step.destroys() =>
                 {
-                    return protected(step);
+                    return wait_until_unprotected(step);
                 }
                 StepStatus::Failed { at, failure }
-                    if failure.retryable && view.round < rounds(node, step, failure) =>
+                    if failure.retryable
+                        && view.round < count_allowed_rounds(node, step, failure) =>
                 {
                     return Decision::Retry(step, *at + back_off(view.round));
                 }
                 StepStatus::Failed { failure, .. } => {
-                    return failed(node, format!("{}: {}", step.title(), failure.message));
+                    return fail_phase(node, format!("{}: {}", step.title(), failure.message));
                 }
             },
         }
@@ -220,11 +221,11 @@ pub(super) fn on_the_spot(
 
 /// Ends the phase until a person requests a retry. The purpose of a drain is kept, because the
 /// retry needs the purpose.
-fn failed(node: &Snapshot, reason: String) -> Decision {
-    Decision::Advance(failure(node, reason))
+fn fail_phase(node: &Snapshot, reason: String) -> Decision {
+    Decision::Advance(move_to_failed(node, reason))
 }
 
-fn failure(node: &Snapshot, reason: String) -> Move {
+fn move_to_failed(node: &Snapshot, reason: String) -> Move {
     Move {
         failed_phase: Some(node.state),
         purpose: node.purpose,
@@ -233,9 +234,9 @@ fn failure(node: &Snapshot, reason: String) -> Move {
     .because(reason)
 }
 
-fn stopped(node: &Snapshot, step: Step) -> Decision {
+fn fail_stopped(node: &Snapshot, step: Step) -> Decision {
     Decision::Advance(
-        failure(node, format!("{}: stopped on request", step.title())).with(Effect::Stopped),
+        move_to_failed(node, format!("{}: stopped on request", step.title())).with(Effect::Stopped),
     )
 }
 
@@ -243,7 +244,7 @@ fn stopped(node: &Snapshot, step: Step) -> Decision {
 /// destructive step waits until the node's protection is removed.
 fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
     if node.protected && step.destroys() {
-        return protected(step);
+        return wait_until_unprotected(step);
     }
     let power = &node.power;
     let needs = node
@@ -273,7 +274,7 @@ fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
     })
 }
 
-fn protected(step: Step) -> Decision {
+fn wait_until_unprotected(step: Step) -> Decision {
     rest(
         WaitReason::Protection,
         "the node's protection to be removed",
@@ -325,7 +326,7 @@ fn wait_for_observation(step: Step) -> Decision {
 /// Other nodes use the step's own maximum, so a recovery continues earlier.
 const SILENT_ROUNDS: i32 = 8;
 
-fn rounds(node: &Snapshot, step: Step, failure: &Failure) -> i32 {
+fn count_allowed_rounds(node: &Snapshot, step: Step, failure: &Failure) -> i32 {
     let on_its_way =
         matches!(node.state, State::Installing | State::Validating) && node.recovery.is_none();
     if on_its_way && failure.code == FailureCode::SshUnreachable {

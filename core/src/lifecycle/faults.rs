@@ -34,7 +34,7 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
     let Some(suite) = &node.sweep else {
         return Decision::Refused("the pool names no sweep suite".into());
     };
-    if let Some(first) = hold(node, suite, now) {
+    if let Some(first) = hold_before_sweep(node, suite, now) {
         return first;
     }
     let ended = on_the_spot(node, now, &[Step::Sweep], || {
@@ -47,10 +47,11 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
         match judge(&by, &node.swept) {
             SuiteVerdict::Pass => Decision::Granted("swept: no fault found".into()),
             SuiteVerdict::Fail => {
-                let what = summary(&node.swept, now, |result| result.verdict == Verdict::Fail);
+                let what =
+                    describe_gates(&node.swept, now, |result| result.verdict == Verdict::Fail);
                 taken_out(node, now, Cause::gates(&node.swept, now, what))
             }
-            SuiteVerdict::Unknown => Decision::Granted(unclear(&node.swept, now)),
+            SuiteVerdict::Unknown => Decision::Granted(describe_unclear(&node.swept, now)),
         }
     });
     match (
@@ -69,7 +70,7 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
 /// jobs and reports running jobs, and a busy node is returned to the scheduler at once. A node that
 /// is protected, or already drained for any reason, stays untouched. Busy, protected and drained
 /// nodes are swept beside their jobs.
-fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
+fn hold_before_sweep(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
     let own = |step| {
         node.step(step)
             .filter(|view| view.current)
@@ -116,7 +117,11 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
 
 /// Handles a node drained by its own health check, like a node with a failed gate. Returns `None`
 /// if another person or program drained the node, or if the drain was seen only once.
-pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Option<Decision> {
+pub(super) fn handle_health_drain(
+    node: &Snapshot,
+    now: Timestamp,
+    out: &SchedulerOut,
+) -> Option<Decision> {
     let DrainedBy::HealthCheck(finding) = &out.by else {
         return None;
     };
@@ -141,15 +146,18 @@ pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Opti
 
 /// Describes a sweep with unanswered gates. Gates that need a drained node are skipped beside jobs,
 /// as intended.
-fn unclear(results: &[GateResult], now: Timestamp) -> String {
+fn describe_unclear(results: &[GateResult], now: Timestamp) -> String {
     match results
         .iter()
         .any(|result| result.verdict == Verdict::Error && !result.shadow)
     {
-        true => format!("swept without a result: {}", unanswered(results, now)),
+        true => format!(
+            "swept without a result: {}",
+            describe_unanswered(results, now)
+        ),
         false => format!(
             "swept: no fault found; not run: {}",
-            unanswered(results, now)
+            describe_unanswered(results, now)
         ),
     }
 }
@@ -254,8 +262,8 @@ pub(super) fn failure(node: &Snapshot, step: Step) -> Option<&Failure> {
 }
 
 /// Describes the gates without a usable answer, for users.
-pub(super) fn unanswered(results: &[GateResult], now: Timestamp) -> String {
-    summary(results, now, |result| match result.verdict {
+pub(super) fn describe_unanswered(results: &[GateResult], now: Timestamp) -> String {
+    describe_gates(results, now, |result| match result.verdict {
         Verdict::Error => true,
         Verdict::Skipped => result.required,
         Verdict::Pass | Verdict::Fail => false,
@@ -263,7 +271,7 @@ pub(super) fn unanswered(results: &[GateResult], now: Timestamp) -> String {
 }
 
 /// Describes the blocking gates for users, without shadow gates and waived gates.
-pub(super) fn summary(
+pub(super) fn describe_gates(
     results: &[GateResult],
     now: Timestamp,
     counts: impl Fn(&GateResult) -> bool,

@@ -14,7 +14,7 @@ use super::steps::Step;
 use super::wait::WaitReason;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
-    match chosen(node, now) {
+    match decide_by_action(node, now) {
         // A sweep ended or was overtaken by another request. The scheduler must use the node again
         // first.
         over @ (Decision::Granted(_) | Decision::Refused(_)) if node.held_back => {
@@ -30,7 +30,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
-fn chosen(node: &Snapshot, now: Timestamp) -> Decision {
+fn decide_by_action(node: &Snapshot, now: Timestamp) -> Decision {
     let wanted = match node.action {
         _ if node.releasing() && !node.protected => Move {
             purpose: Some(Purpose::Release),
@@ -84,7 +84,7 @@ fn serve(node: &Snapshot, now: Timestamp) -> Decision {
             "none",
         );
     };
-    if let Some(unfit) = faults::unfit(node, now, out) {
+    if let Some(unfit) = faults::handle_health_drain(node, now, out) {
         return unfit;
     }
     let because = out

@@ -22,7 +22,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let steps = [boot, &[Step::Inventory, Step::PowerOff]].concat();
     follow(node, now, &steps, || {
         Decision::Advance(
-            verdict(node)
+            compare_with_profile(node)
                 .with(Effect::ForgetLive)
                 .with(Effect::FreePower),
         )
@@ -30,7 +30,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 /// Compares the facts with the profile.
-fn verdict(node: &Snapshot) -> Move {
+fn compare_with_profile(node: &Snapshot) -> Move {
     let (Some(profile), Some(facts)) = (&node.profile, &node.facts) else {
         return Move::to(State::Quarantined)
             .because("no hardware profile to compare the facts with");

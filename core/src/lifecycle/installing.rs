@@ -30,7 +30,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
                 .as_ref()
                 .is_some_and(|report| !report.reboot_for.is_empty());
             match reboots || node.step(Step::Reboot).is_some() {
-                true => follow(node, now, &[Step::Reboot, Step::Recheck], || settled(node)),
+                true => follow(node, now, &[Step::Reboot, Step::Recheck], || {
+                    check_after_reboot(node)
+                }),
                 false => Decision::Advance(Move::to(State::Validating).with(Effect::ForgetLive)),
             }
         },
@@ -38,7 +40,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 /// Returns the next move after the reboot. The node must then match its stack.
-fn settled(node: &Snapshot) -> Decision {
+fn check_after_reboot(node: &Snapshot) -> Decision {
     let left: Vec<String> = node
         .converged
         .iter()

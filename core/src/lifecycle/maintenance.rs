@@ -15,7 +15,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         _ if node.releasing() && !node.protected => stop_first(node, || {
             leave_cluster(node, now, Move::released(State::Wiping))
         }),
-        Some(Action::Resume) => Decision::Advance(resumed(node).as_requested(node)),
+        Some(Action::Resume) => Decision::Advance(plan_resume(node).as_requested(node)),
         Some(Action::ReplaceParts) => leave_cluster(
             node,
             now,
@@ -57,7 +57,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         ),
         None => match node.until {
             Some(until) if until <= now => {
-                Decision::Advance(resumed(node).because("the maintenance has ended"))
+                Decision::Advance(plan_resume(node).because("the maintenance has ended"))
             }
             Some(until) => Decision::Wait(Wait {
                 reason: WaitReason::Maintenance,
@@ -77,7 +77,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 /// Returns the move to the state for continuing.
-fn resumed(node: &Snapshot) -> Move {
+fn plan_resume(node: &Snapshot) -> Move {
     match node.holds_its_system() {
         true => Move::to(State::Validating),
         false => Move::to(State::Inspecting).with(Effect::ForgetLive),

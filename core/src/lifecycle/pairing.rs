@@ -15,7 +15,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
         Pairing::Hold => begin(node, now, Step::Hold, now),
         Pairing::Measure => begin(node, now, Step::Pair, now),
         Pairing::Waits(what) => wait(now, what, "continue the pool's pair run"),
-        Pairing::Faulty(cause) => match measuring(node) {
+        Pairing::Faulty(cause) => match find_pair_step(node) {
             Some(step) => Decision::Cancel(step),
             None => match faults::taken_out(node, now, cause.clone()) {
                 // Bounds or protection keep the node in service, and a person reads the finding.
@@ -28,7 +28,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
                 | Decision::Refused(_)) => taken,
             },
         },
-        Pairing::GiveBack(at) => match measuring(node) {
+        Pairing::GiveBack(at) => match find_pair_step(node) {
             Some(step) => Decision::Cancel(step),
             None => begin(node, now, Step::Admit, *at),
         },
@@ -37,7 +37,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
 }
 
 /// Returns the run's step still under way on the node.
-fn measuring(node: &Snapshot) -> Option<Step> {
+fn find_pair_step(node: &Snapshot) -> Option<Step> {
     node.active()
         .map(|view| view.step)
         .filter(|step| matches!(step, Step::Hold | Step::Pair))

@@ -48,14 +48,14 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Action::RotateBmc) => asked::rotate_bmc(node, now),
         Some(Action::RunGates) => asked::run_gates(node, now),
         _ => {
-            let (condition, commands) = awaited(node, unsanitised);
+            let (condition, commands) = describe_options(node, unsanitised);
             rest(WaitReason::Person, condition, "operator", &commands)
         }
     }
 }
 
 /// Returns the person's options and the matching commands; docs/quarantine.md describes each.
-fn awaited(node: &Snapshot, unsanitised: bool) -> (&'static str, String) {
+fn describe_options(node: &Snapshot, unsanitised: bool) -> (&'static str, String) {
     let name = &node.name;
     if unsanitised {
         let commands = format!(

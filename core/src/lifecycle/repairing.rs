@@ -47,7 +47,7 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
         match rung {
             Rung::Rma => {
                 tried.push(record(Outcome::Done, None));
-                let why = spent(recovery, TO_MAKER);
+                let why = describe_spent(recovery, TO_MAKER);
                 return end_ladder(node, now, Ended::Spent, tried, &why);
             }
             Rung::Reimage => {
@@ -78,7 +78,7 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
     if node.stop {
         return stop_ladder(node, now, tried);
     }
-    let why = spent(recovery, "no rung is left");
+    let why = describe_spent(recovery, "no rung is left");
     end_ladder(node, now, Ended::Spent, tried, &why)
 }
 
@@ -178,7 +178,7 @@ fn run_rung(node: &Snapshot, now: Timestamp, rung: Rung) -> RungState {
     }
 }
 
-fn spent(recovery: &Recovery, next: &str) -> String {
+fn describe_spent(recovery: &Recovery, next: &str) -> String {
     format!("{}; the recovery did not help, {next}", recovery.cause.what)
 }
 

@@ -50,6 +50,17 @@ words! {
     }
 }
 
+words! {
+    /// The state of a job, the work of one step.
+    JobState, "state of a job" {
+        Queued = "queued",
+        Leased = "leased",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+}
+
 impl Step {
     /// Returns the time limit of an attempt in seconds. Servers with many DIMMs train memory for
     /// ten minutes and more before the firmware shows any output.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::decision::{Decision, Effect, Move, follow, interrupted, wait_for_step};
-use super::faults::{failure, fault, summary, unanswered};
+use super::faults::{describe_gates, describe_unanswered, failure, fault};
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::steps::Step;
@@ -14,7 +14,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
-    let measured = measured(node, now);
+    let measured = run_gates(node, now);
     if let (false, Some(view)) = (matches!(measured, Decision::Wait(_)), node.active()) {
         // The verdict changed while a step was running, for example because a waiver expired. The
         // running step ends first.
@@ -56,7 +56,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
-fn measured(node: &Snapshot, now: Timestamp) -> Decision {
+fn run_gates(node: &Snapshot, now: Timestamp) -> Decision {
     let Some(suite) = &node.suite else {
         return fail("the pool names no suite, and a node is never admitted without one");
     };
@@ -73,7 +73,7 @@ fn measured(node: &Snapshot, now: Timestamp) -> Decision {
         &[]
     };
     follow(node, now, &[boot, &[Step::Gates]].concat(), || {
-        judged(
+        decide_by_verdict(
             node,
             now,
             Step::Gates,
@@ -101,7 +101,7 @@ fn measured(node: &Snapshot, now: Timestamp) -> Decision {
                             },
                             &node.gates_after_reboot,
                         );
-                        judged(
+                        decide_by_verdict(
                             node,
                             now,
                             Step::GatesAfterReboot,
@@ -116,7 +116,7 @@ fn measured(node: &Snapshot, now: Timestamp) -> Decision {
     })
 }
 
-fn judged(
+fn decide_by_verdict(
     node: &Snapshot,
     now: Timestamp,
     step: Step,
@@ -128,7 +128,7 @@ fn judged(
     match verdict {
         SuiteVerdict::Pass => passed(),
         SuiteVerdict::Fail => {
-            let what = summary(results, now, |result| result.verdict == Verdict::Fail);
+            let what = describe_gates(results, now, |result| result.verdict == Verdict::Fail);
             let quarantined = Move::to(State::Quarantined).because(what.clone());
             fault(node, now, Cause::gates(results, now, what), quarantined)
         }
@@ -137,7 +137,7 @@ fn judged(
         SuiteVerdict::Unknown if round < step.max_rounds() && !node.stop => {
             Decision::Retry(step, now)
         }
-        SuiteVerdict::Unknown => fail(&unanswered(results, now)),
+        SuiteVerdict::Unknown => fail(&describe_unanswered(results, now)),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if node.claim == Some(ClaimState::Bound) {
-        return undone(node);
+        return decide_undone_release(node);
     }
     if let Some(until) = node
         .undo_until
@@ -33,7 +33,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         && let StepStatus::Failed { failure, .. } = &view.status
         && (!failure.retryable || view.round >= Step::Wipe.max_rounds())
     {
-        return unsanitised(&failure.message);
+        return quarantine_unsanitised(&failure.message);
     }
     // The inventory finds the disks present now, so a disk added since the last inspection is wiped
     // too.
@@ -41,8 +41,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         node,
         now,
         &[Step::BootLive, Step::Inventory],
-        || match nameless(node) {
-            Some(why) => unsanitised(&why),
+        || match find_nameless_disks(node) {
+            Some(why) => quarantine_unsanitised(&why),
             None => follow(node, now, &[Step::Wipe], || {
                 let clean = Move::to(State::Inspecting)
                     .with(Effect::ForgetInstalled)
@@ -55,7 +55,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 
 /// Finds disks without a serial number. No permit can name such a disk, so a write is never
 /// allowed.
-fn nameless(node: &Snapshot) -> Option<String> {
+fn find_nameless_disks(node: &Snapshot) -> Option<String> {
     let disks = node.facts.iter().flat_map(|facts| &facts.disks);
     let names: Vec<&str> = disks
         .filter(|disk| disk.serial.is_none())
@@ -66,7 +66,7 @@ fn nameless(node: &Snapshot) -> Option<String> {
     (!names.is_empty()).then(|| format!("disk {} has no serial: {why}", names.join(", ")))
 }
 
-fn unsanitised(why: &str) -> Decision {
+fn quarantine_unsanitised(why: &str) -> Decision {
     let reason = format!("unsanitised: {why}");
     Decision::Advance(
         Move::to(State::Quarantined)
@@ -76,7 +76,7 @@ fn unsanitised(why: &str) -> Decision {
 }
 
 /// Handles an undone release: no disk was erased, and the gates verify that the node is unchanged.
-fn undone(node: &Snapshot) -> Decision {
+fn decide_undone_release(node: &Snapshot) -> Decision {
     Decision::Advance(match node.steps.is_empty() {
         true => Move::to(State::Validating).because("the release was undone"),
         false => {

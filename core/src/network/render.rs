@@ -34,12 +34,12 @@ pub fn render(profile: &NetworkProfile, subject: Subject<'_>) -> Result<Vec<Netw
             .iter()
             .find(|member| resolved.macs[member.as_str()] == subject.own.mac);
         let mac = resolved.macs[boot.unwrap_or(&bond.members[0]).as_str()];
-        let mut text = made(name, "bond", profile.mtu(name));
+        let mut text = render_netdev_head(name, "bond", profile.mtu(name));
         let _ = writeln!(text, "MACAddress={mac}\n\n[Bond]");
         let _ = writeln!(
             text,
             "Mode={}\nMIIMonitorSec={}ms",
-            mode(bond.mode),
+            format_bond_mode(bond.mode),
             bond.mii_interval_ms
         );
         if let Some(policy) = bond.hash_policy {
@@ -56,24 +56,24 @@ pub fn render(profile: &NetworkProfile, subject: Subject<'_>) -> Result<Vec<Netw
                 }
             );
         }
-        files.push(file(&format!("-{name}.netdev"), text));
+        files.push(build_file(&format!("-{name}.netdev"), text));
     }
     for (name, vlan) in &profile.vlans {
-        let mut text = made(name, "vlan", profile.mtu(name));
+        let mut text = render_netdev_head(name, "vlan", profile.mtu(name));
         let _ = writeln!(text, "\n[VLAN]\nId={}", vlan.id);
-        files.push(file(&format!("-{name}.netdev"), text));
+        files.push(build_file(&format!("-{name}.netdev"), text));
     }
     files.extend(
         profile
             .links()
-            .map(|link| network(profile, &link, &resolved, subject)),
+            .map(|link| render_network(profile, &link, &resolved, subject)),
     );
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
 }
 
 /// Returns the `.network` file of a link: match section and configuration.
-fn network(
+fn render_network(
     profile: &NetworkProfile,
     link: &Link<'_>,
     resolved: &Resolved<'_>,
@@ -132,24 +132,24 @@ fn network(
             path: SINGLE.into(),
             content: text,
         },
-        false => file(&format!("-{}.network", link.name), text),
+        false => build_file(&format!("-{}.network", link.name), text),
     }
 }
 
 const HEAD: &str = "# Written by Muster from the pool's network profile.\n";
 
-fn made(name: &str, kind: &str, mtu: u32) -> String {
+fn render_netdev_head(name: &str, kind: &str, mtu: u32) -> String {
     format!("{HEAD}[NetDev]\nName={name}\nKind={kind}\nMTUBytes={mtu}\n")
 }
 
-fn file(end: &str, content: String) -> NetworkFile {
+fn build_file(end: &str, content: String) -> NetworkFile {
     NetworkFile {
         path: format!("{FOLDER}/10-muster{end}"),
         content,
     }
 }
 
-fn mode(mode: BondMode) -> &'static str {
+fn format_bond_mode(mode: BondMode) -> &'static str {
     match mode {
         BondMode::ActiveBackup => "active-backup",
         BondMode::Lacp => "802.3ad",

@@ -50,7 +50,8 @@ pub(super) fn resolve<'a>(
 ) -> Result<Resolved<'a>, String> {
     let mut macs: BTreeMap<&str, Mac> = BTreeMap::new();
     for (name, interface) in &profile.interfaces {
-        let nic = find(&interface.is, subject)?.ok_or_else(|| missing(name, interface, subject))?;
+        let nic = find(&interface.is, subject)?
+            .ok_or_else(|| describe_missing(name, interface, subject))?;
         if let Some((other, _)) = macs.iter().find(|(_, mac)| **mac == nic.mac) {
             let Subject { profile, node, .. } = subject;
             return Err(format!(
@@ -79,13 +80,13 @@ pub(super) fn resolve<'a>(
         });
         let mut all: Vec<IpNet> = own.into_iter().collect();
         for address in link.addresses {
-            all.push(further(link, address, subject)?);
+            all.push(resolve_address(link, address, subject)?);
         }
         let narrow = profile.mtu(link.name) < LEAST_IPV6_MTU;
         if let (true, Some(address)) = (narrow, all.iter().find(|address| address.addr().is_ipv6()))
         {
             let at = &link.name;
-            return Err(complaint(
+            return Err(describe_misfit(
                 subject,
                 &format!("{address} on {at} needs an MTU of at least {LEAST_IPV6_MTU}"),
             ));
@@ -109,7 +110,7 @@ fn find<'a>(is: &Match, subject: Subject<'a>) -> Result<Option<&'a Nic>, String>
 /// Returns a rail as in stacks, with advice for profiles in the error.
 fn rail<'a>(number: u8, subject: Subject<'a>) -> Result<Option<&'a Nic>, String> {
     language::rail(subject.facts, number).map_err(|why| {
-        complaint(
+        describe_misfit(
             subject,
             &format!("{why}, or match the card by `pci` instead of `rail`"),
         )
@@ -117,7 +118,7 @@ fn rail<'a>(number: u8, subject: Subject<'a>) -> Result<Option<&'a Nic>, String>
 }
 
 /// Returns the error message for a missing interface.
-fn missing(name: &str, interface: &Interface, subject: Subject<'_>) -> String {
+fn describe_missing(name: &str, interface: &Interface, subject: Subject<'_>) -> String {
     let what = match &interface.is {
         Match::Boot(_) => format!("with the MAC {} that it is provisioned by", subject.own.mac),
         Match::Rail(number) => format!("that is rail {number}"),
@@ -137,19 +138,23 @@ fn missing(name: &str, interface: &Interface, subject: Subject<'_>) -> String {
     )
 }
 
-fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<IpNet, String> {
+fn resolve_address(
+    link: Link<'_>,
+    address: &Address,
+    subject: Subject<'_>,
+) -> Result<IpNet, String> {
     let at = link.name;
     match address {
         Address::Label(label) => {
             let text = subject.labels.get(label);
             let text = text.ok_or_else(|| {
-                complaint(
+                describe_misfit(
                     subject,
                     &format!("the address of {at} is in its label {label}, which it does not have"),
                 )
             })?;
             let told = |what: &str| {
-                complaint(
+                describe_misfit(
                     subject,
                     &format!("its label {label} is {text:?}, which is {what}"),
                 )
@@ -157,7 +162,7 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
             let address = text
                 .parse()
                 .map_err(|_| told("no address with a prefix length, such as 10.20.0.11/24"))?;
-            match unusable(&address) {
+            match find_address_fault(&address) {
                 None => Ok(address),
                 Some(what) => Err(told(what)),
             }
@@ -169,7 +174,7 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
                 let why = format!(
                     "its own address is in the subnet {have}, and that of {at} is taken beside {subnet}"
                 );
-                return Err(complaint(subject, &why));
+                return Err(describe_misfit(subject, &why));
             }
             let number = u32::from(own.address) - u32::from(own.network.network());
             let most = u32::from(network.broadcast()) - u32::from(network.network());
@@ -178,7 +183,7 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
                     "{network} has no host number {number}, which its own address has in {}",
                     own.network
                 );
-                return Err(complaint(subject, &why));
+                return Err(describe_misfit(subject, &why));
             }
             let address = Ipv4Addr::from(u32::from(network.network()) + number);
             Ok(IpNet::new(IpAddr::V4(address), network.prefix_len())
@@ -189,7 +194,7 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
 
 /// Returns the reason if an address with prefix length is unusable for a node. IPv6 has no
 /// broadcast addresses.
-fn unusable(net: &IpNet) -> Option<&'static str> {
+fn find_address_fault(net: &IpNet) -> Option<&'static str> {
     let address = net.addr();
     // Networks with one or two addresses have no reserved addresses: RFC 3021 and RFC 6164.
     let whole = net.prefix_len() + 1 < net.max_prefix_len();
@@ -234,7 +239,7 @@ pub fn shared(
         let why = format!(
             "{other} of its pool has {own} in the label {label} too; give each node its own"
         );
-        Some(complaint(subject, &why))
+        Some(describe_misfit(subject, &why))
     })
 }
 
@@ -247,11 +252,11 @@ fn check_routes(link: &Link<'_>, addresses: &[IpNet], subject: Subject<'_>) -> R
                 "{} is in none of the networks of {}, so {} cannot go over it",
                 route.via, link.name, route.to
             );
-            Err(complaint(subject, &why))
+            Err(describe_misfit(subject, &why))
         }
     }
 }
 
-fn complaint(Subject { profile, node, .. }: Subject<'_>, why: &str) -> String {
+fn describe_misfit(Subject { profile, node, .. }: Subject<'_>, why: &str) -> String {
     format!("The network profile {profile} does not fit {node}: {why}.")
 }

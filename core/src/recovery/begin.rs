@@ -17,13 +17,13 @@ pub(super) fn asked_by_drivers(
         .flat_map(|result| &result.measured);
     missed
         .filter(|measured| measured.verdict == Verdict::Fail)
-        .filter_map(told)
+        .filter_map(find_action)
         .max()
 }
 
 /// Returns the action from the kernel log (by the Xid table), or from the driver's own word for a
 /// GPU.
-fn told(measured: &Measured) -> Option<Action> {
+fn find_action(measured: &Measured) -> Option<Action> {
     let Limit::Text(word) = &measured.value else {
         return None;
     };

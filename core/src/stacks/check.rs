@@ -68,9 +68,13 @@ impl ConvergePlan {
         let repository = self
             .repository
             .strip_prefix("http://")
-            .is_some_and(|rest| only(rest, "-._~:/[]"));
+            .is_some_and(|rest| has_only(rest, "-._~:/[]"));
         need(repository, "repository", &self.repository);
-        need(only(&self.principal, "-:"), "principal", &self.principal);
+        need(
+            has_only(&self.principal, "-:"),
+            "principal",
+            &self.principal,
+        );
         need(is_public_key(self.user_ca.trim()), "user CA", &self.user_ca);
         problems
     }
@@ -93,7 +97,7 @@ impl<'a> Words<'a> {
                 &package.version,
             );
             need(
-                only(&package.filename, "-._~+%:") && package.filename.ends_with(".deb"),
+                has_only(&package.filename, "-._~+%:") && package.filename.ends_with(".deb"),
                 "file name",
                 &package.filename,
             );
@@ -108,23 +112,27 @@ impl<'a> Words<'a> {
         }
         for (key, value) in self.sysctl {
             need(
-                only(key, "-._/:") && !key.contains("..") && !key.starts_with(['/', '.']),
+                has_only(key, "-._/:") && !key.contains("..") && !key.starts_with(['/', '.']),
                 "sysctl",
                 key,
             );
             need(is_line(value), "sysctl value", value);
         }
         for module in self.modules_load.iter().chain(self.modules_blacklist) {
-            need(only(module, "-_"), "module", module);
+            need(has_only(module, "-_"), "module", module);
         }
         for argument in self.kernel_args {
             // The argument is written between the quotes of a shell fragment, so shell
             // metacharacters are rejected.
-            need(only(argument, "-._:,=/@%+"), "kernel argument", argument);
+            need(
+                has_only(argument, "-._:,=/@%+"),
+                "kernel argument",
+                argument,
+            );
         }
         for limit in self.limits {
             need(
-                only(&limit.domain, "-._*@%:"),
+                has_only(&limit.domain, "-._*@%:"),
                 "limit domain",
                 &limit.domain,
             );
@@ -133,12 +141,12 @@ impl<'a> Words<'a> {
                 "limit type",
                 &limit.kind,
             );
-            need(only(&limit.item, "_"), "limit item", &limit.item);
-            need(only(&limit.value, "-"), "limit value", &limit.value);
+            need(has_only(&limit.item, "_"), "limit item", &limit.item);
+            need(has_only(&limit.value, "-"), "limit value", &limit.value);
         }
         for service in self.services {
             need(
-                only(&service.name, "-._:@\\") && !service.name.starts_with('-'),
+                has_only(&service.name, "-._:@\\") && !service.name.starts_with('-'),
                 "service",
                 &service.name,
             );
@@ -156,14 +164,14 @@ impl<'a> Words<'a> {
             if !seen.insert(path) {
                 problems.push((path, format!("file {path:?} is there twice")));
             }
-            if octal(mode).is_none() {
+            if parse_mode(mode).is_none() {
                 problems.push((
                     path,
                     format!("file {path:?}: mode {mode:?} is not octal, such as 0644"),
                 ));
             }
             for name in [owner, group] {
-                if !only(name, "-_.") || name.starts_with('-') {
+                if !has_only(name, "-_.") || name.starts_with('-') {
                     problems.push((
                         path,
                         format!("file {path:?}: owner or group {name:?} is not allowed"),
@@ -175,7 +183,7 @@ impl<'a> Words<'a> {
 }
 
 /// Parses permission bits, including set-id and sticky bits.
-fn octal(mode: &str) -> Option<u32> {
+fn parse_mode(mode: &str) -> Option<u32> {
     let octal = (3..=4).contains(&mode.len()) && mode.bytes().all(|b| matches!(b, b'0'..=b'7'));
     octal.then(|| u32::from_str_radix(mode, 8).ok()).flatten()
 }
@@ -183,13 +191,13 @@ fn octal(mode: &str) -> Option<u32> {
 impl super::PlannedFile {
     /// Returns the permission bits, including set-id and sticky bits.
     pub fn mode(&self) -> Option<u32> {
-        octal(&self.mode)
+        parse_mode(&self.mode)
     }
 }
 
 /// Returns whether the text has 1 to 500 characters, all ASCII letters, digits, or listed in
 /// `others`.
-fn only(text: &str, others: &str) -> bool {
+fn has_only(text: &str, others: &str) -> bool {
     (1..=500).contains(&text.len())
         && text
             .chars()
@@ -198,14 +206,14 @@ fn only(text: &str, others: &str) -> bool {
 
 /// Debian policy 5.6.1.
 pub(super) fn is_package(name: &str) -> bool {
-    only(name, "+-.")
+    has_only(name, "+-.")
         && name.len() > 1
         && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
 /// Debian policy 5.6.12.
 pub(super) fn is_version(version: &str) -> bool {
-    only(version, ".+-~:") && version.starts_with(|c: char| c.is_ascii_digit())
+    has_only(version, ".+-~:") && version.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn is_line(text: &str) -> bool {
@@ -221,7 +229,7 @@ fn is_public_key(line: &str) -> bool {
         words.next().unwrap_or_default(),
     );
     is_line(line)
-        && only(kind, "-.@")
+        && has_only(kind, "-.@")
         && (1..=4096).contains(&key.len())
         && key.bytes().all(is_base64)
 }

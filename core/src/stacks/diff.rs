@@ -69,7 +69,7 @@ pub struct StackDiff {
 
 /// Compares two stacks.
 pub fn diff(before: &StackSpec, after: &StackSpec) -> StackDiff {
-    let differences = differences(before, after);
+    let differences = list_differences(before, after);
     let named = |stack: &StackSpec| format!("{} over {}", stack.version, stack.image);
     let lock = |stack: &StackSpec| stack.lock.as_ref().map(super::StackLock::digest);
     StackDiff {
@@ -102,7 +102,7 @@ pub fn effect_of(before: &StackSpec, after: &StackSpec) -> Effect {
         expects: Expectations::default(),
         ..stack.clone()
     };
-    match dearest(&differences(before, after)) {
+    match dearest(&list_differences(before, after)) {
         Class::Reinstall => Effect::Reinstall,
         Class::Reboot | Class::DriverReload => Effect::Reboot,
         Class::ServiceRestart => Effect::InPlace,
@@ -119,7 +119,7 @@ fn dearest(differences: &[Difference]) -> Class {
         .unwrap_or(Class::None)
 }
 
-fn differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
+fn list_differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
     let mut differences = Vec::new();
     if before.image != after.image {
         let (old, new) = (Some(before.image.clone()), Some(after.image.clone()));
@@ -130,9 +130,9 @@ fn differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
             class: Class::Reinstall,
         });
     }
-    let (mut old, mut new) = (items(before), items(after));
+    let (mut old, mut new) = (list_items(before), list_items(after));
     // Locks without recorded package sources cannot be compared by source.
-    if let (Some(was), Some(is)) = (origins(before), origins(after)) {
+    if let (Some(was), Some(is)) = (list_origins(before), list_origins(after)) {
         old.extend(was);
         new.extend(is);
     }
@@ -255,7 +255,7 @@ fn of_product(product: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-fn items(stack: &StackSpec) -> BTreeMap<String, String> {
+fn list_items(stack: &StackSpec) -> BTreeMap<String, String> {
     let mut items = Items::default();
     items.put_packages(stack);
     items.put_settings(stack);
@@ -264,7 +264,7 @@ fn items(stack: &StackSpec) -> BTreeMap<String, String> {
 }
 
 /// Returns the source of each package of a lock. `None` if the lock records no sources.
-fn origins(stack: &StackSpec) -> Option<BTreeMap<String, String>> {
+fn list_origins(stack: &StackSpec) -> Option<BTreeMap<String, String>> {
     let all = &stack.lock.as_ref()?.repositories;
     let of = |one: &LockedRepository| {
         one.packages

@@ -34,36 +34,36 @@ impl StackSpec {
     /// All conflicts between stack and part. A person must decide between the two values.
     pub fn with(mut self, part: StackPart) -> Result<Self, Vec<String>> {
         let mut conflicts = Vec::new();
-        packages(&mut self.packages, part.packages, &mut conflicts);
+        merge_packages(&mut self.packages, part.packages, &mut conflicts);
         for (key, value) in part.sysctl {
             match self.sysctl.get(&key) {
                 Some(there) if *there != value => {
-                    conflicts.push(told("sysctl", &key, there, &value))
+                    conflicts.push(describe_conflict("sysctl", &key, there, &value))
                 }
                 Some(_) => {}
                 None => _ = self.sysctl.insert(key, value),
             }
         }
-        named(
+        merge_named(
             &mut self.files,
             part.files,
             |file| &file.path,
             "file",
             &mut conflicts,
         );
-        named(
+        merge_named(
             &mut self.services,
             part.services,
             |service| &service.name,
             "service",
             &mut conflicts,
         );
-        once(&mut self.absent, part.absent);
-        once(&mut self.modules_load, part.modules_load);
-        once(&mut self.modules_blacklist, part.modules_blacklist);
-        once(&mut self.kernel_args, part.kernel_args);
-        once(&mut self.limits, part.limits);
-        once(&mut self.known_bad, part.known_bad);
+        merge_missing(&mut self.absent, part.absent);
+        merge_missing(&mut self.modules_load, part.modules_load);
+        merge_missing(&mut self.modules_blacklist, part.modules_blacklist);
+        merge_missing(&mut self.kernel_args, part.kernel_args);
+        merge_missing(&mut self.limits, part.limits);
+        merge_missing(&mut self.known_bad, part.known_bad);
         (self.lock, self.bundle) = (None, None);
         match conflicts.is_empty() {
             true => Ok(self),
@@ -72,11 +72,11 @@ impl StackSpec {
     }
 }
 
-fn told(kind: &str, name: &str, there: &str, here: &str) -> String {
+fn describe_conflict(kind: &str, name: &str, there: &str, here: &str) -> String {
     format!("{kind} {name} is {there} in what it is added to, and {here} in the part")
 }
 
-fn packages(
+fn merge_packages(
     all: &mut BTreeMap<String, String>,
     more: impl IntoIterator<Item = (String, String)>,
     conflicts: &mut Vec<String>,
@@ -85,7 +85,7 @@ fn packages(
         match all.get_mut(&name) {
             Some(there) if *there == "*" => *there = version,
             Some(there) if version != "*" && *there != version => {
-                conflicts.push(told("package", &name, there, &version));
+                conflicts.push(describe_conflict("package", &name, there, &version));
             }
             Some(_) => {}
             None => _ = all.insert(name, version),
@@ -94,7 +94,7 @@ fn packages(
 }
 
 /// Adds items with new names. Two items with the same name must be equal.
-fn named<T: PartialEq>(
+fn merge_named<T: PartialEq>(
     all: &mut Vec<T>,
     more: Vec<T>,
     name: impl Fn(&T) -> &String,
@@ -111,7 +111,7 @@ fn named<T: PartialEq>(
 }
 
 /// Adds missing items.
-fn once<T: PartialEq>(all: &mut Vec<T>, more: Vec<T>) {
+fn merge_missing<T: PartialEq>(all: &mut Vec<T>, more: Vec<T>) {
     for one in more {
         if !all.contains(&one) {
             all.push(one);

@@ -69,12 +69,15 @@ pub const UNSAID: &[&str] = KINDS.split_at(15).0;
 /// order.
 pub fn reads(header: Option<&str>, kind: &str) -> bool {
     match header {
-        Some(said) => names(said, kind) || former(kind).is_some_and(|former| names(said, former)),
+        Some(said) => {
+            lists_word(said, kind)
+                || find_former_kind(kind).is_some_and(|former| lists_word(said, former))
+        }
         None => UNSAID.contains(&kind),
     }
 }
 
-fn former(kind: &str) -> Option<&'static str> {
+fn find_former_kind(kind: &str) -> Option<&'static str> {
     let renamed = FORMER.iter().find(|(today, _)| *today == kind);
     renamed.map(|(_, former)| *former)
 }
@@ -96,8 +99,8 @@ pub fn write(header: Option<&str>, jobs: &LeasedJobs) -> serde_json::Result<Valu
     let listed = written["jobs"].as_array_mut().into_iter().flatten();
     for order in listed.map(|job| &mut job["spec"]) {
         let kind = order["kind"].as_str().unwrap_or_default();
-        let known = header.is_some_and(|said| names(said, kind));
-        if let Some(former) = former(kind).filter(|_| !known) {
+        let known = header.is_some_and(|said| lists_word(said, kind));
+        if let Some(former) = find_former_kind(kind).filter(|_| !known) {
             order["kind"] = former.into();
             order["cluster"]
                 .as_object_mut()
@@ -107,16 +110,16 @@ pub fn write(header: Option<&str>, jobs: &LeasedJobs) -> serde_json::Result<Valu
     Ok(written)
 }
 
-fn names(said: &str, word: &str) -> bool {
+fn lists_word(said: &str, word: &str) -> bool {
     said.split(',').any(|one| one.trim() == word)
 }
 
 /// Returns the order without fields unknown to an agent with this header value, or without the
 /// header.
 pub fn readable(header: Option<&str>, mut spec: JobSpec) -> JobSpec {
-    let lacks = |member: &str| !header.is_some_and(|said| names(said, member));
+    let lacks = |member: &str| !header.is_some_and(|said| lists_word(said, member));
     if lacks(MACHINE) {
-        match power(&mut spec) {
+        match find_power(&mut spec) {
             Some(Power::Redfish(target)) => target.machine = None,
             Some(Power::Ipmi(target)) => target.machine = None,
             Some(Power::Manual { .. }) | None => {}
@@ -141,7 +144,7 @@ pub fn readable(header: Option<&str>, mut spec: JobSpec) -> JobSpec {
 }
 
 /// Returns the power control of an order's machine, if the order has one.
-fn power(spec: &mut JobSpec) -> Option<&mut Power> {
+fn find_power(spec: &mut JobSpec) -> Option<&mut Power> {
     match spec {
         JobSpec::BootLive(order) => Some(&mut order.power),
         JobSpec::RotateBmc(order) => Some(&mut order.power),

@@ -139,7 +139,7 @@ impl Actor {
         if self.holding.everywhere(verb) {
             return Ok(());
         }
-        let Some(place) = db::access::place(conn, object.kind, object.key).await? else {
+        let Some(place) = db::access::find_place(conn, object.kind, object.key).await? else {
             return self.need_somewhere(verb);
         };
         if self.holding.there(verb, &place) {

@@ -218,7 +218,7 @@ pub async fn grants(conn: &mut PgConnection, user: Option<&UserRow>) -> Result<V
     };
     let groups = user.groups.iter().map(|group| format!("group:{group}"));
     let subjects: Vec<String> = groups.chain([format!("user:{}", user.name)]).collect();
-    let mut grants = db::access::bindings(conn, &subjects).await?;
+    let mut grants = db::access::list_bindings(conn, &subjects).await?;
     grants.push(Grant {
         role: user.role,
         scope: Scope::default(),

@@ -18,16 +18,20 @@ struct PlaceRow {
 }
 
 /// Returns the place of an object of a kind, by name or id. `None`: the object does not exist.
-pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Option<Place>, Error> {
+pub async fn find_place(
+    conn: &mut PgConnection,
+    kind: &str,
+    key: &str,
+) -> Result<Option<Place>, Error> {
     let id = Uuid::parse_str(key).ok();
     let row = match kind {
-        "node" => node(conn, Some(key), id).await?,
+        "node" => find_node(conn, Some(key), id).await?,
         "claim" | "operation" | "approval" | "waiver" | "job" => {
             match node_of(conn, kind, key, id).await? {
-                None => waived(conn, kind, id).await?,
+                None => find_waived(conn, kind, id).await?,
                 // A run of pairs has no node of its own. The place is the pool under test.
                 Some((None, None)) if kind == "operation" => match pool_of_pairs(conn, id).await? {
-                    Some(pool) => declared(conn, "pool", "", Some(pool)).await?,
+                    Some(pool) => find_declared(conn, "pool", "", Some(pool)).await?,
                     None => Some(PlaceRow {
                         site: None,
                         rack: None,
@@ -45,7 +49,7 @@ pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Opt
                 Some((node, pool)) => node_with(conn, node, pool).await?,
             }
         }
-        _ => declared(conn, kind, key, id).await?,
+        _ => find_declared(conn, kind, key, id).await?,
     };
     Ok(row.map(
         |PlaceRow {
@@ -62,7 +66,7 @@ pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Opt
     ))
 }
 
-async fn node(
+async fn find_node(
     conn: &mut PgConnection,
     name: Option<&str>,
     id: Option<Uuid>,
@@ -87,7 +91,7 @@ async fn node_with(
     id: Option<Uuid>,
     pool: Option<String>,
 ) -> Result<Option<PlaceRow>, Error> {
-    let row = node(conn, None, id).await?;
+    let row = find_node(conn, None, id).await?;
     Ok(row.map(|row| PlaceRow {
         pool: pool.or(row.pool),
         ..row
@@ -104,7 +108,7 @@ async fn pool_of_pairs(conn: &mut PgConnection, id: Option<Uuid>) -> Result<Opti
 
 /// Returns the place of a waiver's subject: a node, a rack or a pool. The key is the id of the
 /// waiver or of its approval.
-async fn waived(
+async fn find_waived(
     conn: &mut PgConnection,
     kind: &str,
     id: Option<Uuid>,
@@ -121,8 +125,8 @@ async fn waived(
     .await?;
     match found {
         None => Ok(None),
-        Some(of) if of.kind == "node" => node(conn, None, Some(of.id)).await,
-        Some(of) => declared(conn, &of.kind, "", Some(of.id)).await,
+        Some(of) if of.kind == "node" => find_node(conn, None, Some(of.id)).await,
+        Some(of) => find_declared(conn, &of.kind, "", Some(of.id)).await,
     }
 }
 
@@ -153,7 +157,7 @@ async fn node_of(
 
 /// Returns the place of a declared object. A site, rack or pool is its own place. Other objects
 /// have the site named in `/spec/site`, or else the site of the cluster named in `/spec/cluster`.
-async fn declared(
+async fn find_declared(
     conn: &mut PgConnection,
     kind: &str,
     key: &str,
@@ -181,7 +185,10 @@ async fn declared(
 ///
 /// # Errors
 /// When a stored binding cannot be parsed.
-pub async fn bindings(conn: &mut PgConnection, subjects: &[String]) -> Result<Vec<Grant>, Error> {
+pub async fn list_bindings(
+    conn: &mut PgConnection,
+    subjects: &[String],
+) -> Result<Vec<Grant>, Error> {
     let rows = sqlx::query!(
         r#"SELECT spec ->> 'role' AS "role!", coalesce(spec -> 'scope', '{}') AS "scope!: Json<Scope>"
            FROM objects WHERE kind = 'role_binding' AND spec ->> 'subject' = ANY ($1)"#,

@@ -96,9 +96,7 @@ pub async fn find_caller(
 
 /// Lists the agents of the given sites, or of all sites, at most 1000.
 pub async fn list(conn: &mut PgConnection, sites: Option<&[Uuid]>) -> Result<Vec<AgentRow>, Error> {
-    Ok(sqlx::query_as!(
-        AgentRow,
-        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
+    Ok(sqlx::query_as!(AgentRow, r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
                   a.certified_until, a.generation
            FROM agents a JOIN objects s ON s.id = a.site_id WHERE $1::uuid[] IS NULL OR a.site_id = ANY ($1) ORDER BY a.name LIMIT 1000"#,
         sites,
@@ -109,15 +107,11 @@ pub async fn list(conn: &mut PgConnection, sites: Option<&[Uuid]>) -> Result<Vec
 
 /// Lists agents by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<AgentRow>, Error> {
-    Ok(sqlx::query_as!(
-        AgentRow,
-        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
+    Ok(sqlx::query_as!(AgentRow, r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
                   a.certified_until, a.generation
-           FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.id = ANY ($1)"#,
-        ids,
-    )
-    .fetch_all(conn)
-    .await?)
+           FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.id = ANY ($1)"#, ids,)
+        .fetch_all(conn)
+        .await?)
 }
 
 /// Returns one agent of a site, by name or id, locked until the transaction ends.
@@ -126,9 +120,7 @@ pub async fn find_for_update(
     site: ObjectId,
     key: &str,
 ) -> Result<Option<AgentRow>, Error> {
-    Ok(sqlx::query_as!(
-        AgentRow,
-        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
+    Ok(sqlx::query_as!(AgentRow, r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
                   a.certified_until, a.generation
            FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.site_id = $1 AND (a.name = $2 OR a.id = $3) FOR UPDATE OF a"#,
         site as ObjectId,
@@ -153,7 +145,7 @@ pub async fn delete(conn: &mut PgConnection, agent: AgentId) -> Result<(), Error
 
 /// Records the first call of an agent process and returns the epoch. The same instance keeps the
 /// epoch; another instance raises the epoch.
-pub async fn hello(
+pub async fn record_start(
     conn: &mut PgConnection,
     agent: AgentId,
     instance: &str,
@@ -175,7 +167,7 @@ pub async fn hello(
 
 /// Returns the epoch of an agent's current process and locks the agent's row until the transaction
 /// ends. No other process can start or lock the row before. `None`: the agent was removed.
-pub async fn hold(conn: &mut PgConnection, agent: AgentId) -> Result<Option<i64>, Error> {
+pub async fn lock_epoch(conn: &mut PgConnection, agent: AgentId) -> Result<Option<i64>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT epoch FROM agents WHERE id = $1 FOR NO KEY UPDATE",
         agent as AgentId
@@ -187,13 +179,7 @@ pub async fn hold(conn: &mut PgConnection, agent: AgentId) -> Result<Option<i64>
 /// Deletes the agents of a site enrolled by `muster dev` for processes that have ended. Their
 /// leased jobs are queued again.
 pub async fn delete_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), Error> {
-    sqlx::query!(
-        "UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL
-         WHERE state = 'leased' AND leased_by IN (SELECT id FROM agents WHERE site_id = $1 AND name LIKE 'dev-%')",
-        site as ObjectId,
-    )
-    .execute(&mut *conn)
-    .await?;
+    super::jobs::requeue_dev(conn, site).await?;
     sqlx::query!(
         "DELETE FROM agents WHERE site_id = $1 AND name LIKE 'dev-%'",
         site as ObjectId
@@ -205,7 +191,11 @@ pub async fn delete_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), E
 
 /// Records the time of an agent's call. Does not wait for a lock: a transaction holding the row
 /// belongs to another call of the same agent.
-pub async fn seen(conn: &mut PgConnection, agent: AgentId, now: Timestamp) -> Result<(), Error> {
+pub async fn record_call(
+    conn: &mut PgConnection,
+    agent: AgentId,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE agents SET last_seen = $2
          WHERE id = (SELECT id FROM agents WHERE id = $1 AND (last_seen IS NULL OR last_seen < $2) FOR NO KEY UPDATE SKIP LOCKED)",

@@ -192,32 +192,26 @@ pub async fn find_subject(conn: &mut PgConnection, id: Uuid) -> Result<Option<Su
 
 /// Locks and returns one request. Lock order: the node of the claim first, then the request.
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRow>, Error> {
-    Ok(sqlx::query_as!(
-        ApprovalRow,
-        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.erase_now, a.wish AS action, a.epoch, a.reason, a.because,
+    Ok(sqlx::query_as!(ApprovalRow, r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.erase_now, a.wish AS action, a.epoch, a.reason, a.because,
                   a.requested_by, a.person, a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
            FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
                 LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id, a.node_id)
-           WHERE a.id = $1 FOR UPDATE OF a"#,
-        id,
-    )
-    .fetch_optional(conn)
-    .await?)
+           WHERE a.id = $1 FOR UPDATE OF a"#, id,)
+        .fetch_optional(conn)
+        .await?)
 }
 
 /// Lists requests by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ApprovalRow>, Error> {
-    Ok(sqlx::query_as!(
-        ApprovalRow,
-        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.erase_now, a.wish AS action, a.epoch, a.reason, a.because,
+    Ok(
+        sqlx::query_as!(ApprovalRow, r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.erase_now, a.wish AS action, a.epoch, a.reason, a.because,
                   a.requested_by, a.person, a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
            FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
                 LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id, a.node_id)
-           WHERE a.id = ANY ($1) ORDER BY a.id"#,
-        ids,
+           WHERE a.id = ANY ($1) ORDER BY a.id"#, ids,)
+            .fetch_all(conn)
+            .await?,
     )
-    .fetch_all(conn)
-    .await?)
 }
 
 /// Records a decision, `approved` or `denied`, and the release operation started by the approval.

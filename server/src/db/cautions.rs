@@ -6,7 +6,6 @@ use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::EventId;
 use muster_core::wire::node::Failure;
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::error::Error;
@@ -98,14 +97,7 @@ pub async fn begin_anew(
     )
     .fetch_all(&mut *conn)
     .await?;
-    sqlx::query!(
-        "UPDATE jobs j SET state = 'failed', failure = $1, finished_at = $2, leased_by = NULL, lease_until = NULL, waiting_for = NULL
-         FROM permits p WHERE p.id = j.permit_id AND p.void AND j.state IN ('queued', 'leased')",
-        Json(failure) as _,
-        now.to_sqlx() as _,
-    )
-    .execute(&mut *conn)
-    .await?;
+    super::jobs::fail_void(conn, failure, now).await?;
     sqlx::query!(
         "UPDATE nodes SET due_at = $1 WHERE due_at > $1",
         now.to_sqlx() as _
@@ -117,7 +109,7 @@ pub async fn begin_anew(
 
 /// Returns whether an event exists in this database. `false` means that the event was written to
 /// another or a newer copy.
-pub async fn knows(conn: &mut PgConnection, event: EventId) -> Result<bool, Error> {
+pub async fn is_known_event(conn: &mut PgConnection, event: EventId) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM events WHERE id = $1) AS "known!""#,
         event as EventId

@@ -66,9 +66,7 @@ pub struct NewClaim {
 
 /// Returns one claim. An id finds the claim in any state, a name only while the claim holds a node.
 pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>, Error> {
-    Ok(sqlx::query_as!(
-        ClaimRow,
-        r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
+    Ok(sqlx::query_as!(ClaimRow, r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
                   n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId",
                   p.spec AS pool_spec, c.state, c.wait_for, c.hold, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
                   c.released_at, c.undo_until
@@ -95,18 +93,14 @@ pub async fn find_bound(conn: &mut PgConnection, node: NodeId) -> Result<Option<
 
 /// Lists claims by id, ordered by name. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ClaimRow>, Error> {
-    Ok(sqlx::query_as!(
-        ClaimRow,
-        r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
+    Ok(sqlx::query_as!(ClaimRow, r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
                   n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId",
                   p.spec AS pool_spec, c.state, c.wait_for, c.hold, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
                   c.released_at, c.undo_until
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id LEFT JOIN claims r ON r.id = c.replaces
-           WHERE c.id = ANY($1) ORDER BY c.name"#,
-        ids,
-    )
-    .fetch_all(conn)
-    .await?)
+           WHERE c.id = ANY($1) ORDER BY c.name"#, ids,)
+        .fetch_all(conn)
+        .await?)
 }
 
 /// The conditions of a claim on its node.

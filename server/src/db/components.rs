@@ -28,7 +28,7 @@ pub struct ComponentRow {
 
 /// Records the parts seen by an inventory. Another serial in a slot marks the former part as
 /// replaced. A part seen again is no longer marked, unless a person recorded the replacement.
-pub async fn see(
+pub async fn record_parts(
     conn: &mut PgConnection,
     node: NodeId,
     parts: &[Part],
@@ -74,9 +74,7 @@ pub async fn see(
 
 /// Lists the parts of a node, installed and replaced, at most 4096.
 pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<ComponentRow>, Error> {
-    Ok(sqlx::query_as!(
-        ComponentRow,
-        r#"SELECT c.id, c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
+    Ok(sqlx::query_as!(ComponentRow, r#"SELECT c.id, c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
                   c.replaced_at, c.replaced_by, c.replaced_reason
            FROM components c JOIN nodes n ON n.id = c.node_id WHERE c.node_id = $1
            ORDER BY c.kind, c.slot NULLS LAST, c.first_seen, c.serial LIMIT 4096"#,
@@ -88,15 +86,11 @@ pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Component
 
 /// Lists parts by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ComponentRow>, Error> {
-    Ok(sqlx::query_as!(
-        ComponentRow,
-        r#"SELECT c.id, c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
+    Ok(sqlx::query_as!(ComponentRow, r#"SELECT c.id, c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
                   c.replaced_at, c.replaced_by, c.replaced_reason
-           FROM components c JOIN nodes n ON n.id = c.node_id WHERE c.id = ANY ($1)"#,
-        ids,
-    )
-    .fetch_all(conn)
-    .await?)
+           FROM components c JOIN nodes n ON n.id = c.node_id WHERE c.id = ANY ($1)"#, ids,)
+        .fetch_all(conn)
+        .await?)
 }
 
 /// A removed part, and the part now in the slot.

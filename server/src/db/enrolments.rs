@@ -60,15 +60,13 @@ pub async fn hold_by_token(
     conn: &mut PgConnection,
     token_hash: &[u8],
 ) -> Result<Option<EnrolRow>, Error> {
-    Ok(sqlx::query_as!(
-        EnrolRow,
-        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name,
+    Ok(
+        sqlx::query_as!(EnrolRow, r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name,
                   a.token_until AS "token_until: jiff_sqlx::Timestamp", a.token_key
-           FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.token_hash = $1 FOR NO KEY UPDATE OF a"#,
-        token_hash,
+           FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.token_hash = $1 FOR NO KEY UPDATE OF a"#, token_hash,)
+            .fetch_optional(conn)
+            .await?,
     )
-    .fetch_optional(conn)
-    .await?)
 }
 
 /// Locks and returns an agent renewing its certificate.
@@ -76,15 +74,13 @@ pub async fn hold_for_renewal(
     conn: &mut PgConnection,
     agent: AgentId,
 ) -> Result<Option<EnrolRow>, Error> {
-    Ok(sqlx::query_as!(
-        EnrolRow,
-        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name,
+    Ok(
+        sqlx::query_as!(EnrolRow, r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name,
                   a.token_until AS "token_until: jiff_sqlx::Timestamp", a.token_key
-           FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.id = $1 FOR NO KEY UPDATE OF a"#,
-        agent as AgentId,
+           FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.id = $1 FOR NO KEY UPDATE OF a"#, agent as AgentId,)
+            .fetch_optional(conn)
+            .await?,
     )
-    .fetch_optional(conn)
-    .await?)
 }
 
 /// Records the key that used a token. Any other key is refused from now on.

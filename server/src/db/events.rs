@@ -157,14 +157,14 @@ pub struct EventFilter {
 /// Returns the number up to which the history is complete: no open transaction can still insert an
 /// event at or below. Valid for statements starting after this one, because they see everything
 /// committed by then.
-pub async fn whole(conn: &mut PgConnection) -> Result<i64, Error> {
+pub async fn find_complete_end(conn: &mut PgConnection) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(r#"SELECT whole_event_seq() AS "seq!""#)
         .fetch_one(conn)
         .await?)
 }
 
 /// Returns the highest number given to an event, and 0 if there is no event.
-pub async fn last(conn: &mut PgConnection) -> Result<i64, Error> {
+pub async fn find_last(conn: &mut PgConnection) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(r#"SELECT last_event_seq() AS "seq!""#)
         .fetch_one(conn)
         .await?)
@@ -182,7 +182,7 @@ pub async fn list_on(
     limit: i64,
 ) -> Result<Vec<EventRow>, Error> {
     let rows = list(conn, filter, after, limit).await?;
-    match rows.is_empty() && after > last(conn).await? {
+    match rows.is_empty() && after > find_last(conn).await? {
         true => Err(Error::CursorExpired),
         false => Ok(rows),
     }
@@ -196,10 +196,8 @@ pub async fn list(
     after: i64,
     limit: i64,
 ) -> Result<Vec<EventRow>, Error> {
-    let whole = whole(conn).await?;
-    Ok(sqlx::query_as!(
-        EventRow,
-        r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
+    let whole = find_complete_end(conn).await?;
+    Ok(sqlx::query_as!(EventRow, r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
                   operation_id AS "operation: OperationId", request_id, summary, detail
            FROM events
            WHERE seq > $1 AND seq <= $5
@@ -221,9 +219,7 @@ pub async fn latest(
     filter: &EventFilter,
     limit: i64,
 ) -> Result<Vec<EventRow>, Error> {
-    Ok(sqlx::query_as!(
-        EventRow,
-        r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
+    Ok(sqlx::query_as!(EventRow, r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
                   operation_id AS "operation: OperationId", request_id, summary, detail
            FROM events
            WHERE ($1::uuid IS NULL OR node_id = $1) AND ($2::uuid IS NULL OR object_id = $2)

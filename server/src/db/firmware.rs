@@ -18,7 +18,7 @@ pub struct SeenInventory {
 }
 
 /// Stores the report of a BMC. An unchanged report only updates the time of the last report.
-pub async fn see(
+pub async fn record_report(
     conn: &mut PgConnection,
     node: NodeId,
     inventory: &BmcInventory,

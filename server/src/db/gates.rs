@@ -99,9 +99,7 @@ pub async fn list(
     node: NodeId,
     limit: i64,
 ) -> Result<Vec<GateRun>, Error> {
-    Ok(sqlx::query_as!(
-        GateRun,
-        r#"SELECT r.id AS "id: GateRunId", r.suite, r.verdict, r.fingerprint, r.finished_at, j.step, r.voided_at
+    Ok(sqlx::query_as!(GateRun, r#"SELECT r.id AS "id: GateRunId", r.suite, r.verdict, r.fingerprint, r.finished_at, j.step, r.voided_at
            FROM gate_runs r JOIN jobs j ON j.id = r.job_id WHERE r.node_id = $1 ORDER BY r.id DESC LIMIT $2"#,
         node as NodeId,
         limit,
@@ -112,18 +110,17 @@ pub async fn list(
 
 /// Lists runs by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<GateRun>, Error> {
-    Ok(sqlx::query_as!(
-        GateRun,
-        r#"SELECT r.id AS "id: GateRunId", r.suite, r.verdict, r.fingerprint, r.finished_at, j.step, r.voided_at
-           FROM gate_runs r JOIN jobs j ON j.id = r.job_id WHERE r.id = ANY ($1)"#,
-        ids,
-    )
-    .fetch_all(conn)
-    .await?)
+    Ok(sqlx::query_as!(GateRun, r#"SELECT r.id AS "id: GateRunId", r.suite, r.verdict, r.fingerprint, r.finished_at, j.step, r.voided_at
+           FROM gate_runs r JOIN jobs j ON j.id = r.job_id WHERE r.id = ANY ($1)"#, ids,)
+        .fetch_all(conn)
+        .await?)
 }
 
 /// Returns the results of a run, in order of execution.
-pub async fn results(conn: &mut PgConnection, run: GateRunId) -> Result<Vec<GateResult>, Error> {
+pub async fn list_results(
+    conn: &mut PgConnection,
+    run: GateRunId,
+) -> Result<Vec<GateResult>, Error> {
     let rows = sqlx::query_scalar!(
         r#"SELECT result AS "result: Json<GateResult>" FROM gate_results WHERE run_id = $1 ORDER BY position"#,
         run as GateRunId,
@@ -134,7 +131,7 @@ pub async fn results(conn: &mut PgConnection, run: GateRunId) -> Result<Vec<Gate
 }
 
 /// Marks all runs of a node as void. Former results do not apply to newly installed parts.
-pub async fn void(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(), Error> {
+pub async fn void_runs(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE gate_runs SET voided_at = $2 WHERE node_id = $1 AND voided_at IS NULL",
         node as NodeId,

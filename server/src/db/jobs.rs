@@ -8,23 +8,11 @@ use muster_core::lifecycle::wait::WaitReason;
 use muster_core::wire::calls::LogLine;
 use muster_core::wire::node::{Failure, Progress};
 use muster_core::wire::result::JobResult;
-use muster_core::words;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::error::Error;
-
-words! {
-    /// The state of a job.
-    JobState, "state of a job" {
-        Queued = "queued",
-        Leased = "leased",
-        Succeeded = "succeeded",
-        Failed = "failed",
-        Cancelled = "cancelled",
-    }
-}
 
 /// A job to be queued.
 #[derive(Clone, Debug)]
@@ -369,13 +357,7 @@ pub async fn show_leased(
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!(
-        "UPDATE operations SET state = 'running' WHERE state = 'unknown' AND id IN (SELECT operation_id FROM jobs WHERE id = ANY($1))",
-        &ids,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
+    super::operations::continue_unknown(conn, &ids).await
 }
 
 /// A job with a silent worker.
@@ -413,4 +395,83 @@ pub async fn requeue_of(conn: &mut PgConnection, agent: AgentId) -> Result<u64, 
     .execute(conn)
     .await?;
     Ok(done.rows_affected())
+}
+
+/// Queues the jobs leased by agents of a site enrolled by `muster dev` again.
+pub async fn requeue_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL
+         WHERE state = 'leased' AND leased_by IN (SELECT id FROM agents WHERE site_id = $1 AND name LIKE 'dev-%')",
+        site as ObjectId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Fails the open jobs with void permits.
+pub async fn fail_void(
+    conn: &mut PgConnection,
+    failure: &Failure,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE jobs j SET state = 'failed', failure = $1, finished_at = $2, leased_by = NULL, lease_until = NULL, waiting_for = NULL
+         FROM permits p WHERE p.id = j.permit_id AND p.void AND j.state IN ('queued', 'leased')",
+        Json(failure) as _,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Requests cancellation of an operation's jobs. Agents receive the request with the next lease
+/// renewal. Queued jobs are cancelled at once. Returns the number of affected jobs.
+pub async fn cancel_of(
+    conn: &mut PgConnection,
+    operation: OperationId,
+    now: Timestamp,
+) -> Result<u64, Error> {
+    let asked = sqlx::query!(
+        "UPDATE jobs SET cancel = true, state = CASE WHEN state = 'queued' THEN 'cancelled' ELSE state END,
+                finished_at = CASE WHEN state = 'queued' THEN $2 ELSE finished_at END
+         WHERE operation_id = $1 AND state IN ('queued', 'leased')",
+        operation as OperationId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(asked.rows_affected())
+}
+
+/// A job not leased to any agent.
+#[derive(Clone, Debug)]
+pub struct HeldBackRow {
+    pub id: JobId,
+    pub node: NodeId,
+    pub node_name: String,
+    pub operation: Option<OperationId>,
+    pub step: Step,
+}
+
+/// Records a wait condition on the queued jobs of a site with a step outside `steps`. Returns the
+/// jobs changed by this call.
+pub async fn mark_waiting(
+    conn: &mut PgConnection,
+    site: ObjectId,
+    steps: &[String],
+    awaited: &str,
+) -> Result<Vec<HeldBackRow>, Error> {
+    Ok(sqlx::query_as!(
+        HeldBackRow,
+        r#"UPDATE jobs j SET waiting_for = $3 FROM nodes n
+           WHERE j.site_id = $1 AND j.state = 'queued' AND j.step <> ALL ($2) AND j.waiting_for IS DISTINCT FROM $3 AND n.id = j.node_id
+           RETURNING j.id AS "id: JobId", j.node_id AS "node: NodeId", n.name AS node_name, j.operation_id AS "operation: OperationId", j.step"#,
+        site as ObjectId,
+        steps,
+        awaited,
+    )
+    .fetch_all(conn)
+    .await?)
 }

@@ -26,7 +26,6 @@ pub mod facts; // Facts observed by inspection
 pub mod filter; // The filter grammar of lists
 pub mod firmware; // Firmware and BIOS reported by BMCs
 pub mod gates; // Runs of suites
-pub mod held_back; // Jobs without a compatible agent
 pub mod idempotency; // Stored answers by idempotency key
 pub mod jobs; // Units of work leased to agents
 pub mod keys; // Sealed keys and secrets

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::error::Error;
 
 /// Returns the time of the database server's clock.
-pub async fn time(conn: &mut PgConnection) -> Result<Timestamp, Error> {
+pub async fn read_clock(conn: &mut PgConnection) -> Result<Timestamp, Error> {
     let row = sqlx::query!(r#"SELECT clock_timestamp() AS "now!: jiff_sqlx::Timestamp""#)
         .fetch_one(conn)
         .await?;

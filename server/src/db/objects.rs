@@ -53,9 +53,7 @@ pub async fn find(
     kind: &str,
     key: &str,
 ) -> Result<Option<ObjectRow>, Error> {
-    Ok(sqlx::query_as!(
-        ObjectRow,
-        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+    Ok(sqlx::query_as!(ObjectRow, r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
                   generation, created_at, updated_at
            FROM objects WHERE kind = $1 AND (name = $2 OR id = $3)"#,
         kind,
@@ -72,9 +70,7 @@ pub async fn find_for_update(
     kind: &str,
     key: &str,
 ) -> Result<Option<ObjectRow>, Error> {
-    Ok(sqlx::query_as!(
-        ObjectRow,
-        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+    Ok(sqlx::query_as!(ObjectRow, r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
                   generation, created_at, updated_at
            FROM objects WHERE kind = $1 AND (name = $2 OR id = $3) FOR UPDATE"#,
         kind,
@@ -87,15 +83,11 @@ pub async fn find_for_update(
 
 /// Returns one object by id, of any kind.
 pub async fn find_by_id(conn: &mut PgConnection, id: ObjectId) -> Result<Option<ObjectRow>, Error> {
-    Ok(sqlx::query_as!(
-        ObjectRow,
-        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+    Ok(sqlx::query_as!(ObjectRow, r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
                   generation, created_at, updated_at
-           FROM objects WHERE id = $1"#,
-        id as ObjectId,
-    )
-    .fetch_optional(conn)
-    .await?)
+           FROM objects WHERE id = $1"#, id as ObjectId,)
+        .fetch_optional(conn)
+        .await?)
 }
 
 /// Returns one object by name as the target of a reference. A shared lock prevents deletion and
@@ -105,29 +97,22 @@ pub async fn find_for_reference(
     kind: &str,
     name: &str,
 ) -> Result<Option<ObjectRow>, Error> {
-    Ok(sqlx::query_as!(
-        ObjectRow,
-        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+    Ok(
+        sqlx::query_as!(ObjectRow, r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
                   generation, created_at, updated_at
-           FROM objects WHERE kind = $1 AND name = $2 FOR SHARE"#,
-        kind,
-        name,
+           FROM objects WHERE kind = $1 AND name = $2 FOR SHARE"#, kind, name,)
+            .fetch_optional(conn)
+            .await?,
     )
-    .fetch_optional(conn)
-    .await?)
 }
 
 /// Lists objects by id, ordered by name. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ObjectRow>, Error> {
-    Ok(sqlx::query_as!(
-        ObjectRow,
-        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+    Ok(sqlx::query_as!(ObjectRow, r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
                   generation, created_at, updated_at
-           FROM objects WHERE id = ANY ($1) ORDER BY name"#,
-        ids,
-    )
-    .fetch_all(conn)
-    .await?)
+           FROM objects WHERE id = ANY ($1) ORDER BY name"#, ids,)
+        .fetch_all(conn)
+        .await?)
 }
 
 /// Lists the first objects of a kind, ordered by name, within a reader's read scope.
@@ -139,7 +124,7 @@ pub async fn list(
 ) -> Result<Vec<ObjectRow>, Error> {
     let ids = filter::list_ids(
         conn,
-        &filter::objects(kind),
+        &filter::objects_of(kind),
         &[],
         sight,
         filter::Page {
@@ -244,9 +229,7 @@ pub async fn list_referring_pools(
     conn: &mut PgConnection,
     id: ObjectId,
 ) -> Result<Vec<ObjectRow>, Error> {
-    Ok(sqlx::query_as!(
-        ObjectRow,
-        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+    Ok(sqlx::query_as!(ObjectRow, r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
                   generation, created_at, updated_at
            FROM objects WHERE kind = 'pool' AND id IN (SELECT from_id FROM object_refs WHERE to_id = $1) ORDER BY name"#,
         id as ObjectId,

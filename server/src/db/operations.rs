@@ -1,13 +1,12 @@
 //! Operations: requested actions and their progress. The steps are jobs. Only the engine moves an
 //! operation on.
 
-use crate::db::jobs::JobState;
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_api::operations::OperationState;
 use muster_core::gates::SuiteVerdict;
 use muster_core::ids::{ClaimId, JobId, NodeId, OperationId};
-use muster_core::lifecycle::steps::Step;
+use muster_core::lifecycle::steps::{JobState, Step};
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -226,15 +225,13 @@ pub async fn list_steps(
     operations: &[OperationId],
 ) -> Result<Vec<StepRow>, Error> {
     let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
-    Ok(sqlx::query_as!(
-        StepRow,
-        r#"SELECT operation_id AS "operation: OperationId", id AS "job: JobId", step, kind, state, attempt, round, progress,
+    Ok(
+        sqlx::query_as!(StepRow, r#"SELECT operation_id AS "operation: OperationId", id AS "job: JobId", step, kind, state, attempt, round, progress,
                   waiting_for, failure, created_at, started_at, finished_at
-           FROM jobs WHERE operation_id = ANY($1) ORDER BY id"#,
-        &ids,
+           FROM jobs WHERE operation_id = ANY($1) ORDER BY id"#, &ids,)
+            .fetch_all(conn)
+            .await?,
     )
-    .fetch_all(conn)
-    .await?)
 }
 
 /// Lists the newest steps of a node, newest first, across all operations.
@@ -243,9 +240,7 @@ pub async fn list_node_steps(
     node: NodeId,
     limit: i64,
 ) -> Result<Vec<StepRow>, Error> {
-    Ok(sqlx::query_as!(
-        StepRow,
-        r#"SELECT operation_id AS "operation: OperationId", id AS "job: JobId", step, kind, state, attempt, round, progress,
+    Ok(sqlx::query_as!(StepRow, r#"SELECT operation_id AS "operation: OperationId", id AS "job: JobId", step, kind, state, attempt, round, progress,
                   waiting_for, failure, created_at, started_at, finished_at
            FROM jobs WHERE node_id = $1 ORDER BY id DESC LIMIT $2"#,
         node as NodeId,
@@ -273,25 +268,6 @@ pub async fn list_log(
     )
     .fetch_all(conn)
     .await?)
-}
-
-/// Requests cancellation of an operation's jobs. Agents receive the request with the next lease
-/// renewal. Queued jobs are cancelled at once. Returns the number of affected jobs.
-pub async fn cancel_jobs(
-    conn: &mut PgConnection,
-    operation: OperationId,
-    now: Timestamp,
-) -> Result<u64, Error> {
-    let asked = sqlx::query!(
-        "UPDATE jobs SET cancel = true, state = CASE WHEN state = 'queued' THEN 'cancelled' ELSE state END,
-                finished_at = CASE WHEN state = 'queued' THEN $2 ELSE finished_at END
-         WHERE operation_id = $1 AND state IN ('queued', 'leased')",
-        operation as OperationId,
-        now.to_sqlx() as _,
-    )
-    .execute(conn)
-    .await?;
-    Ok(asked.rows_affected())
 }
 
 /// Opens an operation for work without a request by a client. The operation is running with the
@@ -362,6 +338,17 @@ pub async fn end(
     if ended.rows_affected() > 0 {
         tracing::info!(operation = %id, %state, result = message, "operation ended");
     }
+    Ok(())
+}
+
+/// Marks the unknown operations of newly leased jobs as running.
+pub async fn continue_unknown(conn: &mut PgConnection, jobs: &[Uuid]) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE operations SET state = 'running' WHERE state = 'unknown' AND id IN (SELECT operation_id FROM jobs WHERE id = ANY($1))",
+        jobs,
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

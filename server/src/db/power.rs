@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Returns the rack's power as seen by this node. In a rack able to feed all its machines at once,
 /// nodes do not wait for each other. In any other rack the lock prevents reservations by other
 /// nodes until the transaction ends.
-pub async fn share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerShare, Error> {
+pub async fn find_share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerShare, Error> {
     let reserved = node.power_reserved_w > 0;
     let Some(rack) = node.rack else {
         return Ok(PowerShare {

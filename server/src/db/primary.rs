@@ -82,7 +82,7 @@ impl Servers {
                 options.options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)]),
             )
         };
-        let options = split(url)?
+        let options = split_url(url)?
             .into_iter()
             .map(option)
             .collect::<anyhow::Result<_>>()?;
@@ -159,7 +159,7 @@ impl Servers {
                 Ok(primary) if told == Some(primary) => {}
                 Ok(primary) => {
                     tracing::info!(
-                        server = name(&self.options[primary]),
+                        server = server_name(&self.options[primary]),
                         "this database server takes the writes"
                     );
                     pool.set_connect_options(self.options[primary].clone());
@@ -180,7 +180,10 @@ impl Servers {
             .cloned()
             .enumerate()
             .map(|(index, options)| async move {
-                (index, tokio::time::timeout(LOOK, look(options)).await)
+                (
+                    index,
+                    tokio::time::timeout(LOOK, probe_server(options)).await,
+                )
             });
         let mut looks: FuturesUnordered<_> = looks.collect();
         let (mut best, mut said) = (None, Vec::new());
@@ -194,7 +197,7 @@ impl Servers {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no answer for {} s", LOOK.as_secs()),
             };
-            said.push(format!("{}: {why}", name(&self.options[index])));
+            said.push(format!("{}: {why}", server_name(&self.options[index])));
         }
         let (timeline, index) = best.ok_or_else(|| said.join("; "))?;
         if self.options.len() > 1 {
@@ -208,9 +211,9 @@ impl Servers {
 }
 
 /// Returns the timeline written by a server, over a separate connection.
-async fn look(options: PgConnectOptions) -> Result<Option<i32>, sqlx::Error> {
+async fn probe_server(options: PgConnectOptions) -> Result<Option<i32>, sqlx::Error> {
     let mut conn = options.connect().await?;
-    let timeline = timeline(&mut conn).await?;
+    let timeline = read_timeline(&mut conn).await?;
     conn.close().await.ok();
     Ok(timeline)
 }
@@ -220,7 +223,7 @@ async fn takes_writes(
     conn: &mut PgConnection,
     known: &Mutex<Primary>,
 ) -> Result<bool, sqlx::Error> {
-    let timeline = timeline(conn).await?;
+    let timeline = read_timeline(conn).await?;
     Ok(timeline.is_some_and(|timeline| timeline >= look_at(known).timeline))
 }
 
@@ -230,7 +233,7 @@ fn look_at(known: &Mutex<Primary>) -> Primary {
 
 /// Returns the timeline written by a server. `None`: the server takes no writes. The first eight
 /// digits of a WAL file's name are the timeline.
-async fn timeline(conn: &mut PgConnection) -> Result<Option<i32>, sqlx::Error> {
+async fn read_timeline(conn: &mut PgConnection) -> Result<Option<i32>, sqlx::Error> {
     sqlx::query_scalar!(
         "SELECT CASE WHEN NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'
                 THEN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer END AS timeline"
@@ -239,7 +242,7 @@ async fn timeline(conn: &mut PgConnection) -> Result<Option<i32>, sqlx::Error> {
     .await
 }
 
-fn name(options: &PgConnectOptions) -> String {
+fn server_name(options: &PgConnectOptions) -> String {
     match options.get_socket() {
         Some(socket) => format!("{}:{}", socket.display(), options.get_port()),
         None => format!("{}:{}", options.get_host(), options.get_port()),
@@ -247,7 +250,7 @@ fn name(options: &PgConnectOptions) -> String {
 }
 
 /// Splits a URL into one URL per server.
-fn split(url: &str) -> anyhow::Result<Vec<String>> {
+fn split_url(url: &str) -> anyhow::Result<Vec<String>> {
     let (scheme, rest) = url
         .split_once("://")
         .context("a database URL begins with postgres://")?;
@@ -341,7 +344,7 @@ mod tests {
         ] {
             let parsed = Servers::parse(url).unwrap();
             assert_eq!(
-                parsed.options.iter().map(name).collect::<Vec<_>>(),
+                parsed.options.iter().map(server_name).collect::<Vec<_>>(),
                 servers,
                 "{url}"
             );

@@ -90,7 +90,7 @@ pub async fn insert(
 
 /// Records the outcomes of rungs and advances the number of tried rungs. Ends the recovery if
 /// `ended` is given.
-pub async fn climb(
+pub async fn record_rungs(
     conn: &mut PgConnection,
     recovery: Uuid,
     tried: Option<usize>,
@@ -222,7 +222,7 @@ fn seconds_before(now: Timestamp, seconds: i64) -> jiff_sqlx::Timestamp {
 
 /// Returns the counts behind the bounds of a recovery for a node and a signature, and the name of
 /// the node's pool.
-pub async fn seen(
+pub async fn count_seen(
     conn: &mut PgConnection,
     node: NodeId,
     signature: &str,
@@ -289,9 +289,7 @@ pub async fn list(
     node: NodeId,
     limit: i64,
 ) -> Result<Vec<RecoveryRow>, Error> {
-    Ok(sqlx::query_as!(
-        RecoveryRow,
-        r#"SELECT r.id, r.signature, r.what, r.asked, r.rungs, r.tried, r.went AS "went: Json<Vec<Tried>>", r.begun_at, r.ended_at, r.ended,
+    Ok(sqlx::query_as!(RecoveryRow, r#"SELECT r.id, r.signature, r.what, r.asked, r.rungs, r.tried, r.went AS "went: Json<Vec<Tried>>", r.begun_at, r.ended_at, r.ended,
                   o.id AS "operation?: OperationId"
            FROM recoveries r JOIN nodes n ON n.id = r.node_id
            LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL AND r.ended_at IS NULL
@@ -305,15 +303,11 @@ pub async fn list(
 
 /// Lists recoveries by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<RecoveryRow>, Error> {
-    Ok(sqlx::query_as!(
-        RecoveryRow,
-        r#"SELECT r.id, r.signature, r.what, r.asked, r.rungs, r.tried, r.went AS "went: Json<Vec<Tried>>", r.begun_at, r.ended_at, r.ended,
+    Ok(sqlx::query_as!(RecoveryRow, r#"SELECT r.id, r.signature, r.what, r.asked, r.rungs, r.tried, r.went AS "went: Json<Vec<Tried>>", r.begun_at, r.ended_at, r.ended,
                   o.id AS "operation?: OperationId"
            FROM recoveries r JOIN nodes n ON n.id = r.node_id
            LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL AND r.ended_at IS NULL
-           WHERE r.id = ANY ($1)"#,
-        ids,
-    )
-    .fetch_all(conn)
-    .await?)
+           WHERE r.id = ANY ($1)"#, ids,)
+        .fetch_all(conn)
+        .await?)
 }

@@ -122,7 +122,7 @@ impl EntryRow {
 }
 
 /// Returns the number and digest of each event after `after` and up to `up_to`, in order.
-pub async fn digests(
+pub async fn list_digests(
     conn: &mut PgConnection,
     after: i64,
     up_to: i64,

@@ -40,12 +40,12 @@ pub async fn list_on(
         let at = rows.last().map_or(after, |row| row.seq);
         return Ok(Found { rows, at });
     }
-    if after > events::last(conn).await? {
+    if after > events::find_last(conn).await? {
         return Err(Error::CursorExpired);
     }
-    let (seqs, at) = search(conn, filter, sight, after, limit).await?;
+    let (seqs, at) = search_range(conn, filter, sight, after, limit).await?;
     Ok(Found {
-        rows: rows(conn, &seqs).await?,
+        rows: list_rows(conn, &seqs).await?,
         at,
     })
 }
@@ -58,7 +58,7 @@ pub async fn list_changed(
     after: i64,
     limit: i64,
 ) -> Result<(Vec<(i64, Option<NodeId>)>, i64), Error> {
-    let (seqs, at) = search(conn, &EventFilter::default(), sight, after, limit).await?;
+    let (seqs, at) = search_range(conn, &EventFilter::default(), sight, after, limit).await?;
     if seqs.is_empty() {
         return Ok((Vec::new(), at));
     }
@@ -74,20 +74,20 @@ pub async fn list_changed(
     ))
 }
 
-async fn search(
+async fn search_range(
     conn: &mut PgConnection,
     filter: &EventFilter,
     sight: &Sight,
     after: i64,
     limit: i64,
 ) -> Result<(Vec<i64>, i64), Error> {
-    let whole = events::whole(conn).await?;
+    let whole = events::find_complete_end(conn).await?;
     let (mut at, mut seqs, mut left) = (after, Vec::new(), limit);
     for _ in 0..LOOKS {
         if at >= whole || left <= 0 {
             break;
         }
-        let till = stretch(filter, at.saturating_add(STRETCH), whole).min(whole);
+        let till = range_end(filter, at.saturating_add(STRETCH), whole).min(whole);
         let range = Stretch { above: at, till };
         let found = event_seqs(conn, filter, sight, range, Order::Up, left).await?;
         left -= i64::try_from(found.len()).unwrap_or(left);
@@ -105,13 +105,13 @@ pub async fn list_before(
     before: i64,
     limit: i64,
 ) -> Result<Found, Error> {
-    let mut at = before.min(events::last(conn).await?.saturating_add(1));
+    let mut at = before.min(events::find_last(conn).await?.saturating_add(1));
     let (mut seqs, mut left) = (Vec::new(), limit);
     for _ in 0..LOOKS {
         if at <= 1 || left <= 0 {
             break;
         }
-        let above = stretch(filter, at - 1 - STRETCH, 0).max(0);
+        let above = range_end(filter, at - 1 - STRETCH, 0).max(0);
         let range = Stretch {
             above,
             till: at - 1,
@@ -125,13 +125,13 @@ pub async fn list_before(
             .unwrap_or(above + 1);
         seqs.extend(found);
     }
-    let mut rows = rows(conn, &seqs).await?;
+    let mut rows = list_rows(conn, &seqs).await?;
     rows.reverse();
     Ok(Found { rows, at })
 }
 
 /// Returns the end of one range. A range covers everything if an index serves the filter.
-fn stretch(filter: &EventFilter, bounded: i64, whole: i64) -> i64 {
+fn range_end(filter: &EventFilter, bounded: i64, whole: i64) -> i64 {
     if filter.node.is_some() || filter.object.is_some() {
         whole
     } else {
@@ -140,7 +140,7 @@ fn stretch(filter: &EventFilter, bounded: i64, whole: i64) -> i64 {
 }
 
 /// Returns events by number, oldest first.
-async fn rows(conn: &mut PgConnection, seqs: &[i64]) -> Result<Vec<EventRow>, Error> {
+async fn list_rows(conn: &mut PgConnection, seqs: &[i64]) -> Result<Vec<EventRow>, Error> {
     Ok(sqlx::query_as!(
         EventRow,
         r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",

@@ -42,7 +42,7 @@ const ONE_OF: i64 = 10;
 /// Returns whether a pool can spare the node of this claim besides the nodes already out: now,
 /// after a running sweep (`Room::Later`), or not at present. The node itself is not counted. The
 /// lock serializes requests until the end of each transaction.
-pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error> {
+pub async fn find_room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster sweeps', 0))")
         .execute(&mut *conn)
         .await?;

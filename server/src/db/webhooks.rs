@@ -107,7 +107,7 @@ pub async fn find_state(
 
 /// Returns whether any fleet-wide webhook subscribes to events of a kind. `topics` lists the kind
 /// with all matching prefixes: `["audit.sealed", "audit.*", "*"]`.
-pub async fn wanted(conn: &mut PgConnection, topics: &[String]) -> Result<bool, Error> {
+pub async fn is_wanted(conn: &mut PgConnection, topics: &[String]) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM objects WHERE kind = 'webhook' AND spec -> 'topics' ?| $1 AND spec ->> 'site' IS NULL
                           AND spec -> 'enabled' IS DISTINCT FROM 'false') AS "wanted!""#,
@@ -125,7 +125,7 @@ pub async fn lease(
     until: Timestamp,
     limit: i64,
 ) -> Result<Vec<ObjectId>, Error> {
-    let last = super::events::last(conn).await?;
+    let last = super::events::find_last(conn).await?;
     Ok(sqlx::query_scalar!(
         r#"UPDATE webhook_states SET lease = $1, leased_until = $3
            WHERE webhook_id IN (
@@ -369,9 +369,7 @@ pub async fn list_queued(
     conn: &mut PgConnection,
     webhook: ObjectId,
 ) -> Result<Vec<DeliveryRow>, Error> {
-    Ok(sqlx::query_as!(
-        DeliveryRow,
-        r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
+    Ok(sqlx::query_as!(DeliveryRow, r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
            FROM webhook_deliveries WHERE webhook_id = $1 AND state = 'queued' ORDER BY id"#,
         webhook as ObjectId,
     )
@@ -385,9 +383,7 @@ pub async fn list_deliveries(
     webhook: ObjectId,
     limit: i64,
 ) -> Result<Vec<DeliveryRow>, Error> {
-    Ok(sqlx::query_as!(
-        DeliveryRow,
-        r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
+    Ok(sqlx::query_as!(DeliveryRow, r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
            FROM webhook_deliveries WHERE webhook_id = $1 ORDER BY id DESC LIMIT $2"#,
         webhook as ObjectId,
         limit,
@@ -401,14 +397,10 @@ pub async fn list_deliveries_by_id(
     conn: &mut PgConnection,
     ids: &[Uuid],
 ) -> Result<Vec<DeliveryRow>, Error> {
-    Ok(sqlx::query_as!(
-        DeliveryRow,
-        r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
-           FROM webhook_deliveries WHERE id = ANY ($1)"#,
-        ids,
-    )
-    .fetch_all(conn)
-    .await?)
+    Ok(sqlx::query_as!(DeliveryRow, r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
+           FROM webhook_deliveries WHERE id = ANY ($1)"#, ids,)
+        .fetch_all(conn)
+        .await?)
 }
 
 /// Returns one delivery of a webhook.
@@ -417,13 +409,10 @@ pub async fn find_delivery(
     webhook: ObjectId,
     id: Uuid,
 ) -> Result<Option<DeliveryRow>, Error> {
-    Ok(sqlx::query_as!(
-        DeliveryRow,
-        r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
-           FROM webhook_deliveries WHERE webhook_id = $1 AND id = $2"#,
-        webhook as ObjectId,
-        id,
+    Ok(
+        sqlx::query_as!(DeliveryRow, r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
+           FROM webhook_deliveries WHERE webhook_id = $1 AND id = $2"#, webhook as ObjectId, id,)
+            .fetch_optional(conn)
+            .await?,
     )
-    .fetch_optional(conn)
-    .await?)
 }

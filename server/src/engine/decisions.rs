@@ -34,12 +34,12 @@ pub(super) async fn decide_node(
     let mut decision = decide(&snapshot, now);
     if needs_power(node, &decision) {
         // The rack is locked from here on: two nodes cannot reserve the same watts.
-        snapshot.power = db::power::share(conn, node).await?;
+        snapshot.power = db::power::find_share(conn, node).await?;
         decision = decide(&snapshot, now);
     }
     if let Some(claim) = needs_room(node, &decision) {
         // The pool's other nodes are counted from here on: a pool spares a fixed number of nodes.
-        snapshot.room = db::sweeps::room(conn, claim).await?;
+        snapshot.room = db::sweeps::find_room(conn, claim).await?;
         decision = decide(&snapshot, now);
     }
     if let Some(hold) = recoveries::find_hold(conn, node, &decision, now).await? {

@@ -31,12 +31,12 @@ pub(super) async fn record_inventory(
     inventory: &BmcInventory,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let mut kept = bounded(inventory);
+    let mut kept = bound_inventory(inventory);
     if job.step == Step::FirmwareLook && !kept.unread.is_empty() {
         let before = db::firmware::latest(conn, job.node).await?;
         kept = kept.over(before.map(|seen| seen.inventory).unwrap_or_default());
     }
-    db::firmware::see(conn, job.node, &kept, now).await
+    db::firmware::record_report(conn, job.node, &kept, now).await
 }
 
 /// Emits an event with a job's changes.
@@ -56,7 +56,7 @@ pub(super) async fn record_changes(
     let lines: Vec<String> = changed
         .iter()
         .take(SENTENCES)
-        .map(|line| plain(line))
+        .map(|line| clean_text(line))
         .collect();
     let more = if lines.len() > 1 {
         format!(", and {} more", lines.len() - 1)
@@ -77,15 +77,15 @@ pub(super) async fn record_changes(
     .await
 }
 
-fn bounded(inventory: &BmcInventory) -> BmcInventory {
+fn bound_inventory(inventory: &BmcInventory) -> BmcInventory {
     let firmware = inventory
         .firmware
         .iter()
         .take(FIRMWARE)
         .map(|seen| SeenFirmware {
-            id: plain(&seen.id),
-            name: plain(&seen.name),
-            version: plain(&seen.version),
+            id: clean_text(&seen.id),
+            name: clean_text(&seen.name),
+            version: clean_text(&seen.version),
         });
     let bios = inventory
         .bios
@@ -94,10 +94,10 @@ fn bounded(inventory: &BmcInventory) -> BmcInventory {
         .take(ATTRIBUTES)
         .map(|(name, value)| {
             let value = match value {
-                BiosValue::Text(text) => BiosValue::Text(plain(text)),
+                BiosValue::Text(text) => BiosValue::Text(clean_text(text)),
                 BiosValue::Flag(_) | BiosValue::Number(_) => value.clone(),
             };
-            (plain(name), value)
+            (clean_text(name), value)
         });
     BmcInventory {
         firmware: firmware.collect(),
@@ -106,14 +106,14 @@ fn bounded(inventory: &BmcInventory) -> BmcInventory {
             .unread
             .iter()
             .take(SENTENCES)
-            .map(|line| plain(line))
+            .map(|line| clean_text(line))
             .collect(),
     }
 }
 
 /// Removes control characters, which a database column or a terminal cannot take, and cuts the text
 /// to `CHARS`.
-fn plain(text: &str) -> String {
+fn clean_text(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
         .take(CHARS)
@@ -140,7 +140,7 @@ mod tests {
                 .collect(),
             unread: vec![long.clone(); 100],
         };
-        let kept = bounded(&wild);
+        let kept = bound_inventory(&wild);
         assert_eq!(
             (kept.firmware.len(), kept.bios.len(), kept.unread.len()),
             (FIRMWARE, ATTRIBUTES, SENTENCES)
@@ -155,6 +155,6 @@ mod tests {
                 .all(|value| value.to_string().len() == CHARS)
         );
         assert!(!kept.bios.contains_key("SetupPassword"));
-        assert_eq!(bounded(&kept), kept);
+        assert_eq!(bound_inventory(&kept), kept);
     }
 }

@@ -84,7 +84,7 @@ async fn record_facts(
     let before = db::facts::latest_live(conn, job.node).await?;
     db::facts::insert(conn, job.node, facts, now).await?;
     cabling::record_faults(conn, job.node, before.as_ref(), facts, now).await?;
-    db::components::see(conn, job.node, &parts::seen_in(facts), now).await
+    db::components::record_parts(conn, job.node, &parts::seen_in(facts), now).await
 }
 
 /// Records a switch of power by a job.
@@ -151,13 +151,13 @@ async fn record_rotation(
 /// Returns the gates of a step: after a reboot only the gates marked `after_reboot`, otherwise the
 /// whole suite, written as an empty list.
 pub(super) fn select_gates(suite: &Suite, step: Step) -> Vec<String> {
-    match step {
-        Step::GatesAfterReboot => suite
-            .gates
-            .iter()
-            .filter(|gate| gate.after_reboot)
-            .map(|gate| gate.id.clone())
-            .collect(),
-        _ => Vec::new(),
+    if step != Step::GatesAfterReboot {
+        return Vec::new();
     }
+    suite
+        .gates
+        .iter()
+        .filter(|gate| gate.after_reboot)
+        .map(|gate| gate.id.clone())
+        .collect()
 }

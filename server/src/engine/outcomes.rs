@@ -53,7 +53,7 @@ pub async fn apply(
         return Ok(Applied::Stale);
     };
     if let Outcome::Succeeded { result } = &report.outcome
-        && !answers(current.step, result)
+        && !belongs_to_step(current.step, result)
     {
         return Err(Error::unprocessable(
             "/outcome/result",
@@ -109,7 +109,7 @@ async fn notice_older_database(
         let because = format!(
             "Node {} has worked for a later epoch: {}.",
             job.node,
-            short(&failure.message)
+            cut_text(&failure.message)
         );
         super::caution::notice(conn, &because, now).await?;
     }
@@ -132,7 +132,7 @@ async fn verify(
             Some(permit),
         ) => {
             let missing = find_unverified(conn, permit, disks).await?;
-            Ok(missing.map_or_else(|| outcome.clone(), failed))
+            Ok(missing.map_or_else(|| outcome.clone(), wrap_failure))
         }
         (
             Outcome::Succeeded {
@@ -152,10 +152,10 @@ async fn verify(
                         fingerprint: *fingerprint,
                     },
                 },
-                Err(gone) => failed(gone),
+                Err(gone) => wrap_failure(gone),
             })
         }
-        (Outcome::Failed { failure }, _) => Ok(failed(Failure {
+        (Outcome::Failed { failure }, _) => Ok(wrap_failure(Failure {
             code: failure.code.shortened(60),
             message: failure.message.chars().take(LONGEST_MESSAGE).collect(),
             retryable: failure.retryable,
@@ -164,7 +164,7 @@ async fn verify(
     }
 }
 
-fn failed(failure: Failure) -> Outcome {
+fn wrap_failure(failure: Failure) -> Outcome {
     Outcome::Failed { failure }
 }
 
@@ -226,7 +226,7 @@ async fn record_stale(
     };
     let sentence = match &report.outcome {
         Outcome::Succeeded { .. } => "done".to_owned(),
-        Outcome::Failed { failure } => short(&failure.message),
+        Outcome::Failed { failure } => cut_text(&failure.message),
         Outcome::Cancelled => "stopped".to_owned(),
     };
     let summary = format!(
@@ -239,12 +239,12 @@ async fn record_stale(
     db::events::insert(conn, event.with(detail)).await
 }
 
-fn short(text: &str) -> String {
+fn cut_text(text: &str) -> String {
     text.chars().take(300).collect()
 }
 
 /// Returns whether a result belongs to a step.
-fn answers(step: Step, result: &JobResult) -> bool {
+fn belongs_to_step(step: Step, result: &JobResult) -> bool {
     match result {
         JobResult::Live { .. } => step == Step::BootLive,
         JobResult::Facts { .. } => step == Step::Inventory,

@@ -168,7 +168,7 @@ async fn reconcile(
     for round in 0..MOVES {
         let node = db::lifecycle::get(conn, id).await?;
         if round == 0 {
-            note(&node);
+            label_span(&node);
         }
         let stay = db::stays::list(conn, node.id, node.visit, node.operation).await?;
         let decision = decisions::decide_node(conn, &node, &stay, now).await?;
@@ -183,7 +183,7 @@ async fn reconcile(
 }
 
 /// Adds the node's name and operation to the log lines of the pass.
-fn note(node: &EngineNode) {
+fn label_span(node: &EngineNode) {
     let span = Span::current();
     span.record("node", node.name.as_str());
     if let Some(operation) = node.operation {

@@ -44,7 +44,7 @@ pub async fn redeem(
         Some(row) if (job.cancel || row.stop) && row.kind != PermitKind::Power => {
             Err("the job is being cancelled".to_owned())
         }
-        Some(row) => fits(row, request, now),
+        Some(row) => check_permit(row, request, now),
     };
     let answer = match (verdict, &request.challenge) {
         (Ok(kind), challenge) => {
@@ -68,7 +68,11 @@ pub async fn redeem(
     Ok((Redeemed { answer }, event))
 }
 
-fn fits(row: &PermitRow, request: &RedeemPermit, now: Timestamp) -> Result<PermitKind, String> {
+fn check_permit(
+    row: &PermitRow,
+    request: &RedeemPermit,
+    now: Timestamp,
+) -> Result<PermitKind, String> {
     let kind = match row.kind.as_str() {
         "power" => PermitKind::Power,
         "image" => PermitKind::Image,

@@ -29,7 +29,7 @@ pub(super) async fn find_hold(
     now: Timestamp,
 ) -> Result<Option<Hold>, Error> {
     let under_way = node.recovery.as_ref().map(|(_, recovery)| &recovery.cause);
-    let begins = begun(decision);
+    let begins = find_begun_cause(decision);
     let climbs = match decision {
         Decision::Advance(to) => {
             to.to == State::Repairing || (node.state == State::Repairing && to.to == State::Imaging)
@@ -47,7 +47,7 @@ pub(super) async fn find_hold(
     let policy = node.policy.clone().unwrap_or_else(RecoveryPolicy::none);
     db::recoveries::one_at_a_time(conn).await?;
     let (seen, pool) =
-        db::recoveries::seen(conn, node.id, &cause.signature, policy.within_h, now).await?;
+        db::recoveries::count_seen(conn, node.id, &cause.signature, policy.within_h, now).await?;
     let held = match begins {
         Some(cause) => may_begin(&policy, cause, seen),
         None => may_go_on(cause, seen),
@@ -77,7 +77,7 @@ pub(super) async fn find_hold(
 }
 
 /// Returns the cause of the recovery begun by a decision, if any.
-fn begun(decision: &Decision) -> Option<&Cause> {
+fn find_begun_cause(decision: &Decision) -> Option<&Cause> {
     if let Decision::Advance(Move {
         ladder: Some(Ladder::Begin(cause)),
         ..
@@ -103,7 +103,9 @@ pub(super) async fn record_held_back(
     decided: &Decision,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let (Some(cause), Hold::Node(_), Decision::Advance(_)) = (begun(wanted), hold, decided) else {
+    let (Some(cause), Hold::Node(_), Decision::Advance(_)) =
+        (find_begun_cause(wanted), hold, decided)
+    else {
         return Ok(());
     };
     let id = db::recoveries::insert(conn, node.id, cause, &[], now).await?;
@@ -125,14 +127,14 @@ pub(super) async fn follow(
     match (&to.ladder, open) {
         (Some(Ladder::Begin(cause)), _) => begin(conn, node, cause, now).await,
         (Some(Ladder::Climb { tried, went }), Some(id)) => {
-            db::recoveries::climb(conn, id, Some(*tried), went, None, now).await?;
+            db::recoveries::record_rungs(conn, id, Some(*tried), went, None, now).await?;
             record_rungs(conn, node, id, went, now).await
         }
         (Some(Ladder::End { how, went }), Some(id)) => {
             record_rungs(conn, node, id, went, now).await?;
             end(conn, node, id, *how, went, now).await
         }
-        (None, Some(id)) => match rests(node, to) {
+        (None, Some(id)) => match find_ending(node, to) {
             Some(how) => end(conn, node, id, how, &[], now).await,
             None => Ok(()),
         },
@@ -142,7 +144,7 @@ pub(super) async fn follow(
 
 /// Returns how a recovery ended, for a node moved to a state without a runbook step. `None` while
 /// the recovery goes on.
-fn rests(node: &EngineNode, to: &Move) -> Option<Ended> {
+fn find_ending(node: &EngineNode, to: &Move) -> Option<Ended> {
     if to.to == State::InService && node.state == State::Admitting {
         Some(Ended::Recovered)
     } else if to.to == State::Failed && !to.effects.contains(&Effect::Stopped) {
@@ -228,7 +230,7 @@ async fn end(
     went: &[Tried],
     now: Timestamp,
 ) -> Result<(), Error> {
-    db::recoveries::climb(conn, recovery, None, went, Some(how), now).await?;
+    db::recoveries::record_rungs(conn, recovery, None, went, Some(how), now).await?;
     let result = match how {
         Ended::Recovered => "recovered: every gate passes",
         Ended::Spent => "recovery ended: no rung is left",

@@ -70,7 +70,7 @@ async fn settle(conn: &mut PgConnection, coming: ClaimId, now: Timestamp) -> Res
         (false, true) if one.operation_state == OperationState::Cancelled => {
             give_back(conn, &one, muster, "stopped on request", now).await?;
         }
-        (false, _) => part(conn, &one, now).await?,
+        (false, _) => fail_replacement(conn, &one, now).await?,
     }
     Ok(true)
 }
@@ -198,7 +198,11 @@ async fn release(
 /// Ends a replacement after the new node failed on the way, or another action was requested for the
 /// new node. The claim keeps the old node. The new node stays held by a claim of its own, and an
 /// operator must check the node.
-async fn part(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
+async fn fail_replacement(
+    conn: &mut PgConnection,
+    one: &Replacement,
+    now: Timestamp,
+) -> Result<(), Error> {
     db::replacements::let_go(conn, one.coming, now).await?;
     let summary = format!(
         "{} keeps {}: {} failed to replace it, and stays bound to {} until released",

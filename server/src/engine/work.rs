@@ -30,15 +30,23 @@ pub(super) async fn start(
     step: Step,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let operation = operation(conn, node, step, now).await?;
+    let operation = ensure_operation(conn, node, step, now).await?;
     let begun = Begun {
         operation,
-        reserve_w: reserves(node, step),
+        reserve_w: count_reserve_watts(node, step),
         joins_cluster: step == Step::Admit,
         destroys: step.destroys(),
         holds_back: holds_back(node, step),
     };
-    db::lifecycle::begin(conn, node.id, &begun, &waits(step), now + LOOK_AGAIN, now).await?;
+    db::lifecycle::begin(
+        conn,
+        node.id,
+        &begun,
+        &build_wait(step),
+        now + LOOK_AGAIN,
+        now,
+    )
+    .await?;
     let id = queue(conn, node, step, operation, 1, now).await?;
     let started = NewEvent::node(
         now,
@@ -75,7 +83,7 @@ async fn queue(
         step,
         round,
         epoch: node.epoch,
-        nonce: nonce(),
+        nonce: generate_nonce(),
         permit,
     };
     db::jobs::insert(conn, &job, now).await?;
@@ -101,7 +109,7 @@ async fn record_pairs_job(
 
 /// Returns the watts of the rack's budget to reserve for a step. `None` when the step needs no
 /// power, or the node already holds a reservation.
-fn reserves(node: &EngineNode, step: Step) -> Option<i32> {
+fn count_reserve_watts(node: &EngineNode, step: Step) -> Option<i32> {
     let watts = node
         .profile
         .as_ref()
@@ -127,15 +135,23 @@ pub(super) async fn retry(
     now: Timestamp,
 ) -> Result<(), Error> {
     let not_before = not_before.max(now);
-    let operation = operation(conn, node, step, now).await?;
+    let operation = ensure_operation(conn, node, step, now).await?;
     let begun = Begun {
         operation,
-        reserve_w: reserves(node, step),
+        reserve_w: count_reserve_watts(node, step),
         joins_cluster: false,
         destroys: false,
         holds_back: holds_back(node, step),
     };
-    db::lifecycle::begin(conn, node.id, &begun, &waits(step), now + LOOK_AGAIN, now).await?;
+    db::lifecycle::begin(
+        conn,
+        node.id,
+        &begun,
+        &build_wait(step),
+        now + LOOK_AGAIN,
+        now,
+    )
+    .await?;
     let ended_well = job.view.status == StepStatus::Succeeded;
     // A new request starts to count rounds from 1.
     let round = if ended_well && !job.view.current {
@@ -148,7 +164,15 @@ pub(super) async fn retry(
         queue(conn, node, step, operation, round, not_before).await?
     } else {
         let permit = permit_id(step);
-        db::jobs::retry(conn, job.id, &nonce(), permit, operation, not_before).await?;
+        db::jobs::retry(
+            conn,
+            job.id,
+            &generate_nonce(),
+            permit,
+            operation,
+            not_before,
+        )
+        .await?;
         mint(conn, node, step, job.id, operation, permit, not_before).await?;
         record_pairs_job(conn, node, step, job.id).await?;
         tracing::info!(%operation, job = %job.id, %step, round, "job queued again");
@@ -164,7 +188,7 @@ pub(super) async fn retry(
     .await
 }
 
-fn waits(step: Step) -> Wait {
+fn build_wait(step: Step) -> Wait {
     Wait {
         reason: WaitReason::Agent,
         condition: format!("the site's agent to take the job: {}", step.title()),
@@ -176,7 +200,7 @@ fn waits(step: Step) -> Wait {
 
 /// Returns the operation of this work, and marks the step as under way. Without an open operation
 /// of a person, Muster opens an operation.
-async fn operation(
+async fn ensure_operation(
     conn: &mut PgConnection,
     node: &EngineNode,
     step: Step,
@@ -224,7 +248,7 @@ fn permit_id(step: Step) -> Option<PermitId> {
     permit_kind(step).map(|_| PermitId::new())
 }
 
-fn nonce() -> String {
+fn generate_nonce() -> String {
     hex::encode(rand::random::<[u8; 16]>())
 }
 

@@ -57,14 +57,14 @@ async fn list_agents(
         Ok(db::agents::list_by_id(conn, ids)
             .await?
             .into_iter()
-            .map(agent)
+            .map(render_agent)
             .collect())
     };
     let mut conn = app.pool.acquire().await?;
     let site = find_site(&mut conn, &site).await?;
     let only = vec![Term::equal("site", site.id.to_string())];
     let sight = Sight::new();
-    paging::page(
+    paging::build_page(
         &mut conn,
         &AGENTS,
         &query,
@@ -97,7 +97,7 @@ async fn get_agent(
     let found = agents.find(|row| row.name == key || row.id.to_string() == key);
     let row = found.ok_or_else(|| Error::NotFound(format!("agent {key:?}")))?;
     let generation = row.generation;
-    Ok(Answer::ok(&agent(row))?.etag(generation))
+    Ok(Answer::ok(&render_agent(row))?.etag(generation))
 }
 
 /// Enrols an agent for a site.
@@ -135,7 +135,8 @@ async fn enrol_agent(
             .await?
             .into_iter()
             .find(|row| row.id == id);
-        let agent = agent(row.ok_or_else(|| Error::NotFound(format!("agent {}", request.name)))?);
+        let agent =
+            render_agent(row.ok_or_else(|| Error::NotFound(format!("agent {}", request.name)))?);
         let authority = app.keys.authority.pem().to_owned();
         let enrolled = EnrolledAgent {
             agent,
@@ -202,7 +203,7 @@ async fn find_site(conn: &mut PgConnection, key: &str) -> Result<ObjectRow, Erro
         .ok_or_else(|| Error::NotFound(format!("site {key:?}")))
 }
 
-fn agent(row: AgentRow) -> Agent {
+fn render_agent(row: AgentRow) -> Agent {
     Agent {
         id: row.id.0,
         name: row.name,

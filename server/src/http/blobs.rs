@@ -52,7 +52,7 @@ async fn head_blob(
     Path(hex): Path<String>,
 ) -> Result<Response, Error> {
     let digest = parse(&hex)?;
-    let found = fs::metadata(place(&app, digest)).await;
+    let found = fs::metadata(blob_path(&app, digest)).await;
     let size = found
         .map_err(|_| Error::NotFound(format!("blob {digest}")))?
         .len();
@@ -83,7 +83,7 @@ async fn put_blob(
     body: Body,
 ) -> Result<Response, Error> {
     let digest = parse(&hex)?;
-    let target = place(&app, digest);
+    let target = blob_path(&app, digest);
     match fs::metadata(&target).await {
         Ok(found) => {
             record(&app, &actor, digest, found.len(), Came::Before).await?;
@@ -209,14 +209,16 @@ fn parse(hex: &str) -> Result<Digest, Error> {
         .map_err(|_| Error::NotFound(format!("blob {hex:?}")))
 }
 
-fn place(app: &App, digest: Digest) -> PathBuf {
+fn blob_path(app: &App, digest: Digest) -> PathBuf {
     app.blobs.join("sha256").join(digest.hex())
 }
 
 /// Whether the blob named by a document is stored; `false` for a document without a digest.
-pub async fn present(app: &App, digest: Option<Digest>) -> bool {
+pub async fn is_stored(app: &App, digest: Option<Digest>) -> bool {
     match digest {
-        Some(digest) => fs::try_exists(place(app, digest)).await.unwrap_or(false),
+        Some(digest) => fs::try_exists(blob_path(app, digest))
+            .await
+            .unwrap_or(false),
         None => false,
     }
 }

@@ -54,9 +54,9 @@ async fn list_breakers(
             .collect())
     };
     let mut conn = app.pool.acquire().await?;
-    paging::page(
+    paging::build_page(
         &mut conn,
-        &filter::breakers(now),
+        &filter::breakers_at(now),
         &query,
         Vec::new(),
         &Sight::new(),

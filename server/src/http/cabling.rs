@@ -89,7 +89,7 @@ async fn cabling(
     mut plan: PlanRow,
     own: Option<&str>,
 ) -> Result<Cabling, Error> {
-    let nodes = filter::seen(conn, &filter::NODES, &actor.sight()).await?;
+    let nodes = filter::list_visible(conn, &filter::NODES, &actor.sight()).await?;
     let rows = db::cabling::list_heard(conn, nodes.as_deref(), &[plan.rack]).await?;
     if nodes.is_some() {
         plan.cables.retain(|cable| {

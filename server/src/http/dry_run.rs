@@ -24,7 +24,7 @@ pub async fn read(mut request: Request, next: Next) -> Response {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return next.run(request).await;
     }
-    let dry = match take(request.uri()) {
+    let dry = match take_parameter(request.uri()) {
         Ok((dry, uri)) => {
             *request.uri_mut() = uri;
             dry
@@ -47,7 +47,7 @@ pub async fn read(mut request: Request, next: Next) -> Response {
 
 /// Returns whether the request is a dry run, and the URI without the parameter. Unknown parameters
 /// are rejected, so that a misspelt `dryrun=true` is not carried out.
-fn take(uri: &Uri) -> Result<(bool, Uri), Error> {
+fn take_parameter(uri: &Uri) -> Result<(bool, Uri), Error> {
     let Some(query) = uri.query().filter(|_| uri.path().starts_with("/v1/")) else {
         return Ok((false, uri.clone()));
     };
@@ -88,7 +88,9 @@ mod tests {
 
     #[test]
     fn it_is_taken_and_the_rest_stays() {
-        let at = |text: &str| take(&text.parse().unwrap()).map(|(dry, uri)| (dry, uri.to_string()));
+        let at = |text: &str| {
+            take_parameter(&text.parse().unwrap()).map(|(dry, uri)| (dry, uri.to_string()))
+        };
         assert_eq!(at("/v1/a?dry_run=true").unwrap(), (true, "/v1/a".into()));
         assert_eq!(
             at("/v1/a?erase_now=%20&dry_run=true&").unwrap(),

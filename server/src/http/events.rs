@@ -27,7 +27,7 @@ use crate::db::events::{EventFilter, EventRow};
 use crate::db::seen::Found;
 use crate::error::Error;
 use crate::intents::answer::Answer;
-use crate::intents::events::event;
+use crate::intents::events::render_event;
 use crate::{db, webhooks};
 
 const DEFAULT: u32 = 100;
@@ -98,7 +98,7 @@ async fn list_events(
             1,
         )
         .await?;
-        let frames = frames(
+        let frames = stream_frames(
             app,
             Reader {
                 headers: headers.clone(),
@@ -123,7 +123,7 @@ async fn list_events(
         + query
             .wait
             .as_deref()
-            .map_or(Ok(Duration::ZERO), waiting::duration)?;
+            .map_or(Ok(Duration::ZERO), waiting::parse_duration)?;
     let mut changes = app.wake_readers.subscribe();
     let mut last_seq = query.after;
     loop {
@@ -133,15 +133,15 @@ async fn list_events(
         drop(conn);
         last_seq = at;
         if !rows.is_empty() || Instant::now() >= deadline {
-            let items = rows.into_iter().map(event).collect();
+            let items = rows.into_iter().map(render_event).collect();
             return Ok(Answer::ok(&Events { items, last_seq })?.into_response());
         }
-        waiting::change(&mut changes, deadline).await;
+        waiting::wait_for_change(&mut changes, deadline).await;
     }
 }
 
 async fn filter(app: &App, actor: &Actor, query: &EventsQuery) -> Result<EventFilter, Error> {
-    let topics = topics(query.topics.as_deref())?;
+    let topics = parse_topics(query.topics.as_deref())?;
     let Some(key) = &query.node else {
         return Ok(EventFilter {
             topics,
@@ -172,7 +172,7 @@ async fn filter(app: &App, actor: &Actor, query: &EventsQuery) -> Result<EventFi
 ///
 /// # Errors
 /// 400 for an invalid topic, or too many.
-pub fn topics(list: Option<&str>) -> Result<Vec<String>, Error> {
+pub fn parse_topics(list: Option<&str>) -> Result<Vec<String>, Error> {
     let Some(list) = list else {
         return Ok(Vec::new());
     };
@@ -203,7 +203,7 @@ struct Reader {
 /// The event stream. Each database read also checks the reader's permissions again. The stream ends
 /// when these change, when the database fails, or after 15 minutes. The client resumes after its
 /// last event.
-fn frames(
+fn stream_frames(
     app: App,
     reader: Reader,
     after: i64,
@@ -224,7 +224,7 @@ fn frames(
                 if Instant::now() >= ends {
                     return None;
                 }
-                match batch(&app, &reader, after).await {
+                match read_batch(&app, &reader, after).await {
                     // The batch held only events outside the read scope; more events may follow.
                     Ok(found) if found.rows.is_empty() && found.at > after => {
                         after = found.at;
@@ -240,14 +240,14 @@ fn frames(
                     }
                 }
                 if ready.is_empty() {
-                    waiting::change(&mut changes, ends).await;
+                    waiting::wait_for_change(&mut changes, ends).await;
                 }
             }
             let row: EventRow = ready.pop_front()?;
             let frame = Frame::default()
                 .id(row.seq.to_string())
                 .event(row.kind.clone());
-            let frame = match frame.json_data(event(row)) {
+            let frame = match frame.json_data(render_event(row)) {
                 Ok(frame) => frame,
                 Err(error) => Frame::default().comment(error.to_string()),
             };
@@ -256,7 +256,7 @@ fn frames(
     )
 }
 
-async fn batch(app: &App, reader: &Reader, after: i64) -> Result<Found, Error> {
+async fn read_batch(app: &App, reader: &Reader, after: i64) -> Result<Found, Error> {
     let Reader {
         headers,
         filter,

@@ -80,7 +80,7 @@ async fn show_metrics(State(app): State<App>, _: Actor) -> Result<Response, Erro
             .iter()
             .find(|(counted, _)| counted == state)
             .map_or(0, |(_, count)| *count);
-        gauge("muster_nodes", state.as_str(), count);
+        set_gauge("muster_nodes", state.as_str(), count);
     }
     let jobs = db::operations::count_open_jobs(&mut conn).await?;
     for state in ["queued", "leased"] {
@@ -88,7 +88,7 @@ async fn show_metrics(State(app): State<App>, _: Actor) -> Result<Response, Erro
             .iter()
             .find(|(word, _)| word == state)
             .map_or(0, |(_, count)| *count);
-        gauge("muster_jobs", state, count);
+        set_gauge("muster_jobs", state, count);
     }
     METRICS.run_upkeep();
     Ok((
@@ -101,7 +101,7 @@ async fn show_metrics(State(app): State<App>, _: Actor) -> Result<Response, Erro
         .into_response())
 }
 
-fn gauge(name: &'static str, state: &'static str, count: i64) {
+fn set_gauge(name: &'static str, state: &'static str, count: i64) {
     #[expect(
         clippy::cast_precision_loss,
         reason = "counts of nodes and jobs are far below 2^52"
@@ -131,7 +131,7 @@ async fn list_prometheus_targets(
 ) -> Result<Answer, Error> {
     let port = query.port.unwrap_or(EXPORTER_PORT);
     let mut conn = app.pool.acquire().await?;
-    let nodes = filter::seen(&mut conn, &filter::NODES, &actor.sight()).await?;
+    let nodes = filter::list_visible(&mut conn, &filter::NODES, &actor.sight()).await?;
     let rows = db::monitoring::list_targets(&mut conn, nodes.as_deref()).await?;
     let group = |row: db::monitoring::TargetRow| {
         let text = |value: Option<String>| value.unwrap_or_default();

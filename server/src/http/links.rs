@@ -4,12 +4,12 @@
 use serde_json::{Map, Value, json};
 
 /// The member of an operation with its links: `{ "self": ["get_claim", { "claim": "$response.body#/name" }] }`
-/// names a link, the linked operation, and the parameters of the linked operation. [`add`] replaces
+/// names a link, the linked operation, and the parameters of the linked operation. [`add_links`] replaces
 /// the member by the links of OpenAPI.
 const EXTENSION: &str = "x-muster-links";
 
 /// Adds the links to the successful answers of an operation.
-pub(super) fn add(id: &str, operation: &mut Value) {
+pub(super) fn add_links(id: &str, operation: &mut Value) {
     let mut links = Map::new();
     let stated = operation
         .as_object_mut()

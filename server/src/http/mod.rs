@@ -55,7 +55,7 @@ const TIMEOUT: Duration = Duration::from_secs(75);
 
 /// The REST routes with their OpenAPI description.
 pub(crate) fn rest() -> OpenApiRouter<App> {
-    let timed = OpenApiRouter::with_openapi(openapi::base())
+    let timed = OpenApiRouter::with_openapi(openapi::base_document())
         .merge(kinds::router())
         .merge(nodes::router())
         .merge(claims::router())
@@ -85,7 +85,7 @@ pub(crate) fn rest() -> OpenApiRouter<App> {
 
 /// Builds the OpenAPI document for `GET /openapi.json` and docs/openapi.json.
 pub fn description() -> serde_json::Value {
-    openapi::complete(&rest().split_for_parts().1)
+    openapi::complete_document(&rest().split_for_parts().1)
 }
 
 /// Answers 503 after [`TIMEOUT`], as for an unavailable database, because only the database can

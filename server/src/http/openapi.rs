@@ -12,7 +12,7 @@ use super::declared::describe;
 use super::links;
 
 /// Builds the document before any path is added.
-pub fn base() -> OpenApi {
+pub fn base_document() -> OpenApi {
     let mut components = Components::new();
     let mut schemas = vec![("Problem".to_owned(), Problem::schema())];
     Problem::schemas(&mut schemas);
@@ -133,12 +133,12 @@ const REFUSALS: [Refusal; 12] = [
 
 /// Completes the document with the parts common to many operations: refusals, `dry_run`, links and
 /// examples.
-pub fn complete(description: &OpenApi) -> Value {
+pub fn complete_document(description: &OpenApi) -> Value {
     let mut document =
         serde_json::to_value(description).expect("a description is made of strings and maps");
     let examples: Value = serde_json::from_str(EXAMPLES).expect("examples.json is JSON");
     let answers: Map<String, Value> = serde_json::from_str(ANSWERS).expect("answers.json is JSON");
-    document["components"]["responses"] = refusals();
+    document["components"]["responses"] = describe_refusals();
     close_tagged(&mut document["components"]["schemas"]);
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
         for (method, operation) in item.as_object_mut().into_iter().flatten() {
@@ -153,7 +153,7 @@ pub fn complete(description: &OpenApi) -> Value {
 }
 
 /// Adds an example to each successful answer.
-fn show(id: &str, operation: &mut Value, answers: &Map<String, Value>) {
+fn add_example(id: &str, operation: &mut Value, answers: &Map<String, Value>) {
     for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
         let Some(content) = response
             .pointer_mut("/content/application~1json")
@@ -203,7 +203,7 @@ fn close_tagged(schemas: &mut Value) {
     }
 }
 
-fn refusals() -> Value {
+fn describe_refusals() -> Value {
     let mut responses = Map::new();
     for (_, name, description, header) in REFUSALS {
         let schema = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
@@ -278,6 +278,6 @@ fn complete_operation(
             content["example"] = example.clone();
         }
     }
-    links::add(&id, operation);
-    show(&id, operation, answers);
+    links::add_links(&id, operation);
+    add_example(&id, operation, answers);
 }

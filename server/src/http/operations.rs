@@ -26,7 +26,7 @@ use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::operations::{
     self,
-    view::{find, load, views},
+    view::{find, load, render_all},
 };
 
 const LOG_LINES: i64 = 1000;
@@ -116,10 +116,10 @@ async fn list_operations(
     };
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
         let rows = db::operations::list_by_id(conn, ids).await?;
-        views(conn, rows).await
+        render_all(conn, rows).await
     };
     let sight = actor.sight();
-    paging::page(
+    paging::build_page(
         &mut conn,
         &OPERATIONS,
         &query,
@@ -161,7 +161,7 @@ async fn get_operation(
         + query
             .wait
             .as_deref()
-            .map_or(Ok(Duration::ZERO), waiting::duration)?;
+            .map_or(Ok(Duration::ZERO), waiting::parse_duration)?;
     let mut changes = app.wake_readers.subscribe();
     loop {
         // No connection to the database is held while waiting, so a thousand waiting clients cost a
@@ -170,7 +170,7 @@ async fn get_operation(
         if operation.done || Instant::now() >= deadline {
             return Answer::ok(&operation);
         }
-        waiting::change(&mut changes, deadline).await;
+        waiting::wait_for_change(&mut changes, deadline).await;
     }
 }
 

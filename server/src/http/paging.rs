@@ -102,7 +102,7 @@ impl ListQuery {
                 .into_iter()
                 .chain(asked.iter().map(Vec::as_slice))
             {
-                keep(item, path, &mut kept);
+                copy_value(item, path, &mut kept);
             }
             *item = kept;
         }
@@ -116,7 +116,7 @@ impl ListQuery {
 ///
 /// # Errors
 /// 400 and 422 for an invalid query; otherwise when the database fails.
-pub async fn page<T: Serialize>(
+pub async fn build_page<T: Serialize>(
     conn: &mut PgConnection,
     list: &List,
     query: &ListQuery,
@@ -172,14 +172,14 @@ fn invalid_page(error: InvalidPage) -> Error {
 }
 
 /// Copies the value at a path, where present.
-fn keep(from: &Value, path: &[&str], into: &mut Value) {
+fn copy_value(from: &Value, path: &[&str], into: &mut Value) {
     let (Some((first, rest)), Some(into)) = (path.split_first(), into.as_object_mut()) else {
         return;
     };
     let Some(part) = from.get(first) else { return };
     match rest {
         [] => drop(into.insert((*first).to_owned(), part.clone())),
-        rest => keep(
+        rest => copy_value(
             part,
             rest,
             into.entry(*first)

@@ -61,14 +61,14 @@ async fn list_tokens(
         db::tokens::list_by_id(conn, ids)
             .await?
             .into_iter()
-            .map(token)
+            .map(render_token)
             .collect()
     };
-    let list = filter::tokens(app.clock.now());
+    let list = filter::tokens_at(app.clock.now());
     let mut conn = app.pool.acquire().await?;
     let only = own.into_iter().collect();
     let sight = Sight::new();
-    paging::page(
+    paging::build_page(
         &mut conn,
         &list,
         &query,
@@ -113,7 +113,7 @@ async fn create_token(
     writing::once(&app, &actor, idempotency, &request, async |conn| {
         insert(conn, &actor, &row, &request).await?;
         let made = CreatedToken {
-            token: created(&actor, &row, &request),
+            token: render_created(&actor, &row, &request),
             secret: minted.secret.clone(),
         };
         Ok(Effect::Secret(
@@ -183,7 +183,7 @@ async fn insert(
 }
 
 /// Renders a new token for the answer.
-fn created(actor: &Actor, row: &NewToken, request: &CreateToken) -> Token {
+fn render_created(actor: &Actor, row: &NewToken, request: &CreateToken) -> Token {
     Token {
         id: row.id.0,
         name: row.name.clone(),
@@ -219,7 +219,7 @@ async fn get_token(
         .await?
         .ok_or_else(missing)?;
     match is_own(&row, &actor) || actor.holding.everywhere("token.read") {
-        true => Ok(Answer::ok(&token(row)?)?.etag(FIRST)),
+        true => Ok(Answer::ok(&render_token(row)?)?.etag(FIRST)),
         false => Err(missing()),
     }
 }
@@ -298,7 +298,7 @@ fn is_own(row: &TokenRow, actor: &Actor) -> bool {
     row.person.as_deref() == Some(&*actor.person) || actor.token == Some(row.id)
 }
 
-fn token(row: TokenRow) -> Result<Token, Error> {
+fn render_token(row: TokenRow) -> Result<Token, Error> {
     Ok(Token {
         role: row.role,
         scope: row.scope.0,

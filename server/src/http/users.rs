@@ -52,7 +52,7 @@ async fn list_users(
     };
     let mut conn = app.pool.acquire().await?;
     let sight = Sight::new();
-    paging::page(
+    paging::build_page(
         &mut conn,
         &USERS,
         &query,

@@ -16,7 +16,7 @@ const POLL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// 400 for another form, or more than 55 seconds.
-pub fn duration(text: &str) -> Result<Duration, Error> {
+pub fn parse_duration(text: &str) -> Result<Duration, Error> {
     let seconds = text
         .strip_suffix('s')
         .and_then(|number| number.parse().ok())
@@ -32,7 +32,7 @@ pub fn duration(text: &str) -> Result<Duration, Error> {
 }
 
 /// Returns after a possible change, at the latest after `POLL` or at the deadline.
-pub async fn change(changes: &mut watch::Receiver<i64>, deadline: Instant) {
+pub async fn wait_for_change(changes: &mut watch::Receiver<i64>, deadline: Instant) {
     let until = deadline.min(Instant::now() + POLL);
     // A closed channel means a server shutdown; the sleep still bounds the loop of the caller.
     if let Ok(Err(_)) = tokio::time::timeout_at(until, changes.changed()).await {

@@ -99,9 +99,9 @@ async fn list_waivers(
             .map(|row| object(row, now))
             .collect()
     };
-    paging::page(
+    paging::build_page(
         &mut conn,
-        &filter::waivers(now),
+        &filter::waivers_at(now),
         &query,
         only,
         &Sight::new(),

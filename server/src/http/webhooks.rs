@@ -70,7 +70,7 @@ async fn list_webhook_deliveries(
             .collect())
     };
     let only = vec![Term::equal("webhook", webhook.id.to_string())];
-    paging::page(
+    paging::build_page(
         &mut conn,
         &DELIVERIES,
         &query,
@@ -100,7 +100,7 @@ async fn test_webhook(
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
     writing::once(&app, &actor, idempotency, &(), async |conn| {
-        let webhook = locked(conn, &name).await?;
+        let webhook = lock_webhook(conn, &name).await?;
         let row = delivery(
             DeliveryReason::Test,
             None,
@@ -108,7 +108,7 @@ async fn test_webhook(
             PING,
             app.clock.now(),
         );
-        queue(
+        queue_delivery(
             &app,
             conn,
             &actor,
@@ -141,7 +141,7 @@ async fn redeliver_event(
     Json(request): Json<Redeliver>,
 ) -> Result<Answer, Error> {
     writing::once(&app, &actor, idempotency, &request, async |conn| {
-        let webhook = locked(conn, &name).await?;
+        let webhook = lock_webhook(conn, &name).await?;
         let before = db::webhooks::find_delivery(conn, webhook.id, request.delivery).await?;
         let unknown = || {
             Error::unprocessable(
@@ -158,7 +158,7 @@ async fn redeliver_event(
             &before.kind,
             app.clock.now(),
         );
-        queue(
+        queue_delivery(
             &app,
             conn,
             &actor,
@@ -189,7 +189,7 @@ async fn resume_webhook(
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
     writing::once(&app, &actor, idempotency, &(), async |conn| {
-        let webhook = locked(conn, &name).await?;
+        let webhook = lock_webhook(conn, &name).await?;
         db::webhooks::start(conn, webhook.id, app.clock.now()).await?;
         record(&app, conn, &actor, &webhook, "webhook.resumed", "goes on").await?;
         read::answer::<WebhookSpec>(&app, conn, webhook)
@@ -199,7 +199,7 @@ async fn resume_webhook(
     .await
 }
 
-async fn locked(conn: &mut PgConnection, name: &str) -> Result<ObjectRow, Error> {
+async fn lock_webhook(conn: &mut PgConnection, name: &str) -> Result<ObjectRow, Error> {
     db::objects::find_for_update(conn, "webhook", name)
         .await?
         .ok_or_else(|| missing(name))
@@ -209,7 +209,7 @@ fn missing(name: &str) -> Error {
     Error::NotFound(format!("webhook {name:?}"))
 }
 
-async fn queue(
+async fn queue_delivery(
     app: &App,
     conn: &mut PgConnection,
     actor: &Actor,

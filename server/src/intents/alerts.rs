@@ -91,7 +91,7 @@ async fn process_alert(
         because: became.because,
         operation: became.operation.map(|id| id.0),
     };
-    let Some(key) = machine(alert) else {
+    let Some(key) = find_machine(alert) else {
         let why = "the alert has neither the label node nor the label instance".to_owned();
         return Ok(answer(
             None,
@@ -136,7 +136,7 @@ async fn process_alert(
 }
 
 /// The name or address of the machine in an alert, without the port of the scraped exporter.
-fn machine(alert: &Alert) -> Option<&str> {
+fn find_machine(alert: &Alert) -> Option<&str> {
     let label = |name: &str| {
         alert
             .labels
@@ -164,7 +164,7 @@ fn alert_key<'a>(node: &LockedNode, alert: &'a Alert) -> NewAlert<'a> {
         node: node.id,
         fingerprint: &alert.fingerprint,
         starts_at: alert.starts_at,
-        name: cut(
+        name: cut_text(
             alert
                 .labels
                 .get("alertname")
@@ -314,9 +314,9 @@ fn describe_alert(alert: &Alert) -> String {
         .iter()
         .find_map(|word| alert.annotations.get(*word));
     let text = text
-        .map(|text| format!(": {}", cut(text, LONGEST_TEXT)))
+        .map(|text| format!(": {}", cut_text(text, LONGEST_TEXT)))
         .unwrap_or_default();
-    format!("{}{text}", cut(name, 200))
+    format!("{}{text}", cut_text(name, 200))
 }
 
 /// Writes an event of an alert into the node's history.
@@ -333,7 +333,12 @@ async fn record(
         .labels
         .iter()
         .take(64)
-        .map(|(name, value)| (cut(name, 200).to_owned(), json!(cut(value, LONGEST_TEXT))))
+        .map(|(name, value)| {
+            (
+                cut_text(name, 200).to_owned(),
+                json!(cut_text(value, LONGEST_TEXT)),
+            )
+        })
         .collect();
     let detail =
         json!({ "fingerprint": alert.fingerprint, "starts_at": alert.starts_at, "labels": labels });
@@ -344,7 +349,7 @@ async fn record(
     .await
 }
 
-fn cut(text: &str, most: usize) -> &str {
+fn cut_text(text: &str, most: usize) -> &str {
     text.char_indices()
         .nth(most)
         .map_or(text, |(end, _)| &text[..end])

@@ -42,7 +42,7 @@ pub async fn confirm(
 pub(crate) async fn status(conn: &mut PgConnection, sight: &Sight) -> Result<CautionStatus, Error> {
     let open = db::cautions::find_open(conn).await?;
     let since = open.as_ref().map(|row| row.noticed_at);
-    let sites = filter::seen(conn, &filter::objects("site"), sight).await?;
+    let sites = filter::list_visible(conn, &filter::objects_of("site"), sight).await?;
     let agents = db::agents::list(conn, sites.as_deref())
         .await?
         .into_iter()

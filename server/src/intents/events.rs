@@ -5,7 +5,7 @@ use muster_api::events::Event;
 use crate::db::events::EventRow;
 
 /// Renders a row of the event log for the API.
-pub fn event(row: EventRow) -> Event {
+pub fn render_event(row: EventRow) -> Event {
     Event {
         seq: row.seq,
         id: row.id.0,

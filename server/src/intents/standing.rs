@@ -21,7 +21,7 @@ pub(crate) fn blocked_by(steps: &[Step], around: &AroundRow) -> Option<BlockedBy
         Some(WaitReason::Caution) => "caution",
         _ if open.is_some() => "agent",
         None => "muster",
-        Some(reason) => blocker(reason),
+        Some(reason) => name_blocker(reason),
     };
     let path = |kind: &str, name: &Option<String>, end: &str| {
         name.as_ref().map(|name| format!("/v1/{kind}/{name}{end}"))
@@ -43,7 +43,7 @@ pub(crate) fn blocked_by(steps: &[Step], around: &AroundRow) -> Option<BlockedBy
 }
 
 /// The word of [`BlockedBy::by`] for a reason, where no job is open.
-fn blocker(reason: WaitReason) -> &'static str {
+fn name_blocker(reason: WaitReason) -> &'static str {
     match reason {
         WaitReason::Agent | WaitReason::Observation | WaitReason::Step | WaitReason::StepStops => {
             "agent"
@@ -65,7 +65,7 @@ fn blocker(reason: WaitReason) -> &'static str {
 }
 
 /// Links to the results of an operation.
-pub(crate) fn result(
+pub(crate) fn link_results(
     operation: &Operation,
     around: Option<&AroundRow>,
     runs: &[RunRow],

@@ -14,11 +14,11 @@ use crate::error::Error;
 
 /// Returns the same error, with the holder for an [`Error::Taken`]. Called after the rollback,
 /// because the failed write has ended its transaction.
-pub async fn named(conn: &mut PgConnection, actor: &Actor, error: Error) -> Error {
+pub async fn name_holder(conn: &mut PgConnection, actor: &Actor, error: Error) -> Error {
     let Error::Taken(mut taken) = error else {
         return error;
     };
-    match existing(conn, actor, &taken.constraint, &taken.key).await {
+    match find_existing(conn, actor, &taken.constraint, &taken.key).await {
         Ok(existing) => {
             taken.existing = existing;
             Error::Taken(taken)
@@ -27,7 +27,7 @@ pub async fn named(conn: &mut PgConnection, actor: &Actor, error: Error) -> Erro
     }
 }
 
-async fn existing(
+async fn find_existing(
     conn: &mut PgConnection,
     actor: &Actor,
     constraint: &str,

@@ -32,7 +32,7 @@ const LONGEST_REASON: usize = 300;
 ///
 /// # Errors
 /// 422 for more or fewer than one place, and for an invalid gate, reason or time.
-fn place(request: &CreateWaiver, now: Timestamp) -> Result<(&'static str, &str), Error> {
+fn check_request(request: &CreateWaiver, now: Timestamp) -> Result<(&'static str, &str), Error> {
     let given = [
         ("node", &request.node),
         ("rack", &request.rack),
@@ -149,7 +149,7 @@ pub(crate) fn describe(row: &WaiverRow) -> String {
     )
 }
 
-pub(crate) fn event(
+pub(crate) fn waiver_event(
     app: &App,
     actor: &Actor,
     kind: &'static str,
@@ -209,7 +209,7 @@ pub async fn request(
     request: &CreateWaiver,
 ) -> Result<Answer, Error> {
     let now = app.clock.now();
-    let (kind, name) = place(request, now)?;
+    let (kind, name) = check_request(request, now)?;
     writing::once(app, actor, idempotency, request, async |conn| {
         actor
             .need(conn, "waiver.create", Named { kind, key: name })
@@ -240,7 +240,11 @@ pub async fn request(
         let row = row
             .ok_or_else(|| Error::internal(anyhow::anyhow!("a newly written waiver is missing")))?;
         let summary = format!("{} requests {}: {}", actor.name, describe(&row), row.reason);
-        db::events::insert(conn, event(app, actor, "waiver.requested", &row, summary)).await?;
+        db::events::insert(
+            conn,
+            waiver_event(app, actor, "waiver.requested", &row, summary),
+        )
+        .await?;
         Ok(Effect::Done(
             Answer::ok(&object(row, now)?)?.status(StatusCode::CREATED),
         ))
@@ -270,7 +274,11 @@ pub async fn end(
         preconditions.allow_removal(FIRST)?;
         if db::waivers::end(conn, id, &actor.name, now).await? {
             let summary = format!("{} ended {}", actor.name, describe(&row));
-            db::events::insert(conn, event(app, actor, "waiver.ended", &row, summary)).await?;
+            db::events::insert(
+                conn,
+                waiver_event(app, actor, "waiver.ended", &row, summary),
+            )
+            .await?;
         }
         let row = db::waivers::lock(conn, id).await?.ok_or_else(missing)?;
         Answer::ok(&object(row, now)?)

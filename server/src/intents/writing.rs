@@ -50,7 +50,7 @@ pub async fn write<T>(
         Ok(done) => done,
         Err(error) => {
             tx.rollback().await?;
-            return Err(taken::named(&mut *app.pool.acquire().await?, actor, error).await);
+            return Err(taken::name_holder(&mut *app.pool.acquire().await?, actor, error).await);
         }
     };
     if dry_run::asked() {
@@ -67,7 +67,7 @@ pub async fn write<T>(
 ///
 /// # Errors
 /// The errors of the effect; the errors of the database.
-pub async fn tell<T>(
+pub async fn plan_effect<T>(
     app: &App,
     effect: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Error>,
 ) -> Result<T, Error> {
@@ -108,7 +108,7 @@ pub async fn once(
                 once.store_sealed(app, conn, &answer).await?;
                 return Ok(Ok(answer));
             }
-            Effect::Begun(operation) => accepted(conn, operation).await?,
+            Effect::Begun(operation) => answer_accepted(conn, operation).await?,
         };
         once.store(conn, &answer, app.clock.now()).await?;
         Ok(Ok(answer))
@@ -120,7 +120,10 @@ pub async fn once(
 ///
 /// # Errors
 /// 404, or the error of the database.
-pub async fn accepted(conn: &mut PgConnection, operation: OperationId) -> Result<Answer, Error> {
+pub async fn answer_accepted(
+    conn: &mut PgConnection,
+    operation: OperationId,
+) -> Result<Answer, Error> {
     if dry_run::asked() {
         return Answer::ok(&plan(conn, operation).await?);
     }

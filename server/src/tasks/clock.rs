@@ -53,7 +53,7 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
 pub async fn follow(app: &App) -> Result<SignedDuration, Error> {
     let mut conn = app.pool.acquire().await?;
     let asked = Instant::now();
-    let time = db::monitoring::time(&mut conn).await?;
+    let time = db::monitoring::read_clock(&mut conn).await?;
     let way = SignedDuration::try_from(asked.elapsed()).unwrap_or(SignedDuration::MAX);
     app.clock.follow(time + way / 2, TOLERANCE.max(way));
     let offset = app.clock.own().duration_since(app.clock.now());

@@ -46,7 +46,7 @@ pub async fn compare(app: &App) -> anyhow::Result<()> {
     };
     let mut tx = app.pool.begin().await?;
     if let Some(event) = remembered
-        && !db::cautions::knows(&mut tx, event).await?
+        && !db::cautions::is_known_event(&mut tx, event).await?
     {
         let because =
             format!("A server wrote down the event {event}, and the database does not have it.");

@@ -51,7 +51,7 @@ pub async fn round(app: &App, mut after: ObjectId) -> Result<ObjectId, Error> {
             return Ok(FIRST);
         };
         after = pool.id;
-        match replicas::fill(&mut tx, app, &pool).await {
+        match replicas::create_missing(&mut tx, app, &pool).await {
             Ok(made) => {
                 tx.commit().await?;
                 if made > 0 {

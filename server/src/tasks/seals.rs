@@ -91,9 +91,9 @@ pub async fn seal(app: &App) -> Result<bool, Error> {
             )
         }
     };
-    // The limit is read before the events, as `db::events::whole` requires.
-    let whole = db::events::whole(&mut tx).await?;
-    let events = db::seals::digests(&mut tx, after, whole, BATCH).await?;
+    // The limit is read before the events, as `db::events::find_complete_end` requires.
+    let whole = db::events::find_complete_end(&mut tx).await?;
+    let events = db::seals::list_digests(&mut tx, after, whole, BATCH).await?;
     let full = i64::try_from(events.len()).unwrap_or(BATCH) == BATCH;
     if !events.is_empty() {
         let seal = Seal {
@@ -117,7 +117,7 @@ async fn announce(app: &App, conn: &mut PgConnection, seal: &Seal) -> Result<(),
         return Ok(());
     };
     let topics = [SEALED, "audit.*", "*"].map(str::to_owned);
-    if !db::webhooks::wanted(conn, &topics).await?
+    if !db::webhooks::is_wanted(conn, &topics).await?
         || !db::seals::holds_others(conn, *first, *last, SEALED).await?
     {
         return Ok(());

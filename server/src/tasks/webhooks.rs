@@ -21,7 +21,7 @@ use crate::db;
 use crate::db::events::{EventRow, NewEvent};
 use crate::engine::orders::secret_place;
 use crate::error::Error;
-use crate::intents::events::event;
+use crate::intents::events::render_event;
 use crate::outbound::Answered;
 use crate::outbound::later::Later;
 use crate::webhooks::{self, Message};
@@ -246,7 +246,7 @@ async fn send_requested(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(),
                 found
                     .into_iter()
                     .next()
-                    .map(|(row, _)| Message::event(&event(row)))
+                    .map(|(row, _)| Message::event(&render_event(row)))
             }
         };
         let row = match message {
@@ -276,8 +276,8 @@ async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Erro
     if receiver.spec.enabled == Some(false) {
         return Ok(false);
     }
-    // The limit is read before the events, as `db::events::whole` requires.
-    let whole = db::events::whole(&mut conn).await?;
+    // The limit is read before the events, as `db::events::find_complete_end` requires.
+    let whole = db::events::find_complete_end(&mut conn).await?;
     let rows = db::webhooks::list_events(&mut conn, state.seq, whole, BATCH).await?;
     drop(conn);
     let full = i64::try_from(rows.len()).unwrap_or(BATCH) == BATCH;
@@ -314,7 +314,7 @@ async fn send_event(
     tried: i32,
 ) -> Result<bool, Error> {
     let (seq, id, kind) = (row.seq, row.id, row.kind.clone());
-    let message = Message::event(&event(row));
+    let message = Message::event(&render_event(row));
     let planned = DeliveryRow {
         attempt: tried,
         ..delivery(DeliveryReason::Event, Some(seq), id, &kind, app.clock.now())

@@ -53,17 +53,21 @@ pub(super) async fn list_agents(
     visit: Visit,
 ) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
-    let sites = filter::seen(&mut conn, &filter::objects("site"), &actor.sight()).await?;
+    let sites =
+        filter::list_visible(&mut conn, &filter::objects_of("site"), &actor.sight()).await?;
     let rows = db::agents::list(&mut conn, sites.as_deref()).await?;
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Agents, "Agents")
             .by_hand("muster agent list SITE", "/v1/sites/SITE/agents"),
         people: actor.holding.everywhere("user.read"),
-        agents: rows.into_iter().map(|row| line(row, visit.now)).collect(),
+        agents: rows
+            .into_iter()
+            .map(|row| render_agent(row, visit.now))
+            .collect(),
     })
 }
 
-pub(super) fn line(row: AgentRow, now: Timestamp) -> AgentLine {
+pub(super) fn render_agent(row: AgentRow, now: Timestamp) -> AgentLine {
     let seen = row.last_seen.map(|at| at.to_jiff());
     let word = match seen.map(|at| now.duration_since(at).as_secs()) {
         None => "never called",
@@ -78,7 +82,7 @@ pub(super) fn line(row: AgentRow, now: Timestamp) -> AgentLine {
         seen: seen.map(|at| format::moment(at, now)),
         clock: row
             .clock_offset_ms
-            .map_or_else(|| "unknown".to_owned(), clock),
+            .map_or_else(|| "unknown".to_owned(), describe_clock),
         certificate: row
             .certified_until
             .map(|at| format::moment(at.to_jiff(), now)),
@@ -89,7 +93,7 @@ pub(super) fn line(row: AgentRow, now: Timestamp) -> AgentLine {
 }
 
 /// Returns the clock offset of an agent's machine in words. Offsets below 2 s are `right`.
-fn clock(offset_ms: i64) -> String {
+fn describe_clock(offset_ms: i64) -> String {
     let offset = SignedDuration::from_millis(offset_ms);
     let way = if offset.is_negative() {
         "behind"

@@ -90,7 +90,7 @@ pub(super) async fn list_claims(
 ) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
     let sight = actor.sight();
-    let nodes = filter::seen(&mut conn, &filter::NODES, &sight).await?;
+    let nodes = filter::list_visible(&mut conn, &filter::NODES, &sight).await?;
     let pools = db::objects::list(&mut conn, "pool", &sight, POOLS).await?;
     let counts = db::pages::work::count_pools(&mut conn, nodes.as_deref()).await?;
     let only = Some(query.pool.as_str()).filter(|name| !name.is_empty());
@@ -110,7 +110,7 @@ pub(super) async fn list_claims(
     let claims = db::claims::list_by_id(&mut conn, &ids).await?;
     let changes = db::replacements::list(&mut conn, &ids).await?;
     let may_replace = actor.holding.somewhere("claim.release");
-    let waits = filter::approvals(visit.now);
+    let waits = filter::approvals_at(visit.now);
     let oldest = filter::Page {
         sort: filter::OLDEST_FIRST,
         after: None,

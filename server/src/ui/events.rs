@@ -17,7 +17,7 @@ use crate::db;
 use crate::db::events::{EventFilter, EventRow};
 use crate::db::seen::Found;
 use crate::error::Error;
-use crate::http::events::topics;
+use crate::http::events::parse_topics;
 use crate::http::extract::Query;
 
 const ROWS: usize = 100;
@@ -71,7 +71,7 @@ pub(super) async fn list_events(
     };
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
     let named = query.topics.trim();
-    let topics = topics(Some(named).filter(|named| !named.is_empty()))?;
+    let topics = parse_topics(Some(named).filter(|named| !named.is_empty()))?;
     let filter = EventFilter {
         node,
         topics,
@@ -96,7 +96,7 @@ pub(super) async fn list_events(
             .live(if newest { Live::Any } else { Live::Never }),
         rows: rows
             .into_iter()
-            .map(|row| line(row, &names, visit.now))
+            .map(|row| render_row(row, &names, visit.now))
             .collect(),
         next: if at > 1 {
             format!("/events?{}before={at}", links.query)
@@ -143,7 +143,7 @@ impl Links {
     }
 }
 
-fn line(row: EventRow, names: &BTreeMap<NodeId, String>, now: Timestamp) -> Row {
+fn render_row(row: EventRow, names: &BTreeMap<NodeId, String>, now: Timestamp) -> Row {
     Row {
         seq: row.seq,
         at: format::moment(row.at, now),

@@ -49,7 +49,7 @@ pub(super) async fn stream_changes(
     actor: Actor,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Error> {
-    let after = db::events::whole(&mut *app.pool.acquire().await?).await?;
+    let after = db::events::find_complete_end(&mut *app.pool.acquire().await?).await?;
     let changes = app.wake_readers.subscribe();
     let (sight, ends) = (actor.sight(), Instant::now() + LASTS);
     let follower = Follower {
@@ -79,7 +79,7 @@ async fn next(mut follower: Follower) -> Option<(Result<Event, Infallible>, Foll
         if Instant::now() >= follower.ends {
             return None;
         }
-        let (changed, at) = match look(&follower).await {
+        let (changed, at) = match list_changes(&follower).await {
             Ok(found) => found,
             Err(error) => {
                 tracing::debug!(%error, "a page's stream ends");
@@ -116,7 +116,7 @@ async fn next(mut follower: Follower) -> Option<(Result<Event, Infallible>, Foll
     }
 }
 
-async fn look(follower: &Follower) -> Result<(Vec<(i64, Option<NodeId>)>, i64), Error> {
+async fn list_changes(follower: &Follower) -> Result<(Vec<(i64, Option<NodeId>)>, i64), Error> {
     let mut conn = follower.app.pool.acquire().await?;
     let found = db::seen::list_changed(&mut conn, &follower.sight, follower.after, BATCH).await?;
     drop(conn);

@@ -117,7 +117,7 @@ pub(super) async fn measure_pairs(
         most_there_is: MOST,
         rdma_device: given.rdma_device,
         refused,
-        plan: run.map(foreseen),
+        plan: run.map(render_foreseen),
         pool,
     };
     Ok((status, page).into_response())
@@ -139,7 +139,7 @@ async fn list_suites(conn: &mut PgConnection, actor: &Actor) -> Result<Vec<Strin
 }
 
 /// Splits the ends of a run into the nodes to measure and the nodes left out, each with a reason.
-fn foreseen(run: PairRun) -> Foreseen {
+fn render_foreseen(run: PairRun) -> Foreseen {
     let (left, taken): (Vec<_>, Vec<_>) = run
         .ends
         .into_iter()

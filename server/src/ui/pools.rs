@@ -136,13 +136,13 @@ pub(super) async fn show_pool(
             let found = row.verdicts.as_ref().map(|json| json.0.clone());
             let run = pairs::view::load_run(&mut conn, &pool.name, row).await?;
             let measured = pairs::view::load_pairs(&mut conn, &run, found.as_ref()).await?;
-            Some(shown(run, measured, visit.now))
+            Some(render_run(run, measured, visit.now))
         }
         None => None,
     };
     let replicas = replicas::describe(&mut conn, &pool)
         .await?
-        .map(|standing| counted(standing, visit.now));
+        .map(|standing| render_replicas(standing, visit.now));
     let name = format::shell(&pool.name);
     let running = runs.iter().any(|run| run.chip.word == "running");
     let live = if running || replicas.is_some() {
@@ -165,7 +165,7 @@ pub(super) async fn show_pool(
     })
 }
 
-fn counted(standing: PoolReplicas, now: Timestamp) -> Replicas {
+fn render_replicas(standing: PoolReplicas, now: Timestamp) -> Replicas {
     let chip = match (standing.short, standing.coming, standing.surplus) {
         (1.., ..) => "short",
         (0, 1.., _) => "claiming",
@@ -182,12 +182,12 @@ fn counted(standing: PoolReplicas, now: Timestamp) -> Replicas {
     }
 }
 
-fn shown(run: PairRun, measured: Vec<MeasuredPair>, now: Timestamp) -> Run {
+fn render_run(run: PairRun, measured: Vec<MeasuredPair>, now: Timestamp) -> Run {
     let ends: Vec<&str> = run
         .ends
         .iter()
         .map(|end| end.node.as_str())
-        .filter(|node| measured.iter().any(|pair| has(pair, node)))
+        .filter(|node| measured.iter().any(|pair| has_node(pair, node)))
         .collect();
     let number = |node: &str| {
         ends.iter()
@@ -218,11 +218,11 @@ fn shown(run: PairRun, measured: Vec<MeasuredPair>, now: Timestamp) -> Run {
                 node: end.node.clone(),
             })
             .collect(),
-        pairs: measured.into_iter().take(ROWS).map(line).collect(),
+        pairs: measured.into_iter().take(ROWS).map(render_pair).collect(),
     }
 }
 
-fn has(pair: &MeasuredPair, node: &str) -> bool {
+fn has_node(pair: &MeasuredPair, node: &str) -> bool {
     pair.a == node || pair.b == node
 }
 
@@ -235,7 +235,7 @@ fn picture(ends: &[&str], measured: &[MeasuredPair]) -> Vec<Vec<Cell>> {
     let cell = |one: &str, other: &str| {
         let met = measured
             .iter()
-            .rfind(|pair| one != other && has(pair, one) && has(pair, other));
+            .rfind(|pair| one != other && has_node(pair, one) && has_node(pair, other));
         let verdict = met.map(|pair| pair.verdict.as_deref().unwrap_or("running"));
         let (tone, letter) = match verdict {
             None => ("", ""),
@@ -257,12 +257,12 @@ fn picture(ends: &[&str], measured: &[MeasuredPair]) -> Vec<Vec<Cell>> {
         .collect()
 }
 
-fn line(pair: MeasuredPair) -> Pair {
+fn render_pair(pair: MeasuredPair) -> Pair {
     let way = |way: &muster_api::pairs::MeasuredWay| {
         let measured = way.results.iter().flat_map(|result| &result.measured);
         let values: Vec<String> = measured
             .take(6)
-            .map(|one| format!("{} {}", value(&one.value), one.unit))
+            .map(|one| format!("{} {}", format_value(&one.value), one.unit))
             .collect();
         (!values.is_empty()).then(|| format!("{} → {}: {}", way.from, way.to, values.join(", ")))
     };
@@ -287,7 +287,7 @@ fn line(pair: MeasuredPair) -> Pair {
     }
 }
 
-fn value(value: &muster_core::gates::Value) -> String {
+fn format_value(value: &muster_core::gates::Value) -> String {
     match value {
         muster_core::gates::Limit::Number(number) => format!("{number:.1}"),
         muster_core::gates::Limit::Text(text) => format::cut(text, 60),

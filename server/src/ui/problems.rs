@@ -86,7 +86,7 @@ async fn page(response: Response, here: &str, reading: bool, part: bool) -> Resp
         .await
         .unwrap_or_default();
     let problem: Problem = serde_json::from_slice(&bytes).unwrap_or_default();
-    let (title, advice) = words(status, &problem.code);
+    let (title, advice) = describe_status(status, &problem.code);
     let page = Page {
         urls: &URLS,
         status: if problem.status == 0 {
@@ -106,7 +106,7 @@ async fn page(response: Response, here: &str, reading: bool, part: bool) -> Resp
         back: if reading {
             "/".to_owned()
         } else {
-            referring(here)
+            find_form_page(here)
         },
         request_id: problem.request_id.unwrap_or_default(),
     };
@@ -122,7 +122,7 @@ async fn page(response: Response, here: &str, reading: bool, part: bool) -> Resp
 
 /// Returns the page of the submitted form: the path of the action names the node. Other paths
 /// return to `/`.
-fn referring(here: &str) -> String {
+fn find_form_page(here: &str) -> String {
     let node = here
         .strip_prefix("/ui")
         .and_then(|path| path.split("/actions/").next());
@@ -153,7 +153,7 @@ fn sign_in_first(target: &str, part: bool) -> Response {
 }
 
 /// Returns the title of the error page, and advice for the reader.
-fn words(status: StatusCode, code: &str) -> (&'static str, &'static str) {
+fn describe_status(status: StatusCode, code: &str) -> (&'static str, &'static str) {
     match (status.as_u16(), code) {
         (400 | 422, _) => (
             "Invalid request",
@@ -259,7 +259,10 @@ mod tests {
 
     #[test]
     fn a_refused_action_leads_back_to_its_node() {
-        assert_eq!(referring("/ui/nodes/gpu-1/actions/drain"), "/nodes/gpu-1");
-        assert_eq!(referring("/sign-in"), "/");
+        assert_eq!(
+            find_form_page("/ui/nodes/gpu-1/actions/drain"),
+            "/nodes/gpu-1"
+        );
+        assert_eq!(find_form_page("/sign-in"), "/");
     }
 }

@@ -102,10 +102,10 @@ pub(super) async fn list_racks(
         limit,
     };
     let mut racks =
-        filter::list_ids(&mut conn, &filter::objects("rack"), &terms, &sight, from).await?;
+        filter::list_ids(&mut conn, &filter::objects_of("rack"), &terms, &sight, from).await?;
     let more = racks.len() > ROWS;
     racks.truncate(ROWS);
-    let nodes = filter::seen(&mut conn, &filter::NODES, &sight).await?;
+    let nodes = filter::list_visible(&mut conn, &filter::NODES, &sight).await?;
     let rows = db::pages::racks::list(&mut conn, nodes.as_deref(), &racks).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let placed = db::pages::racks::list_placed(&mut conn, nodes.as_deref(), &ids, NODES).await?;
@@ -145,7 +145,7 @@ fn rack(row: RackRow, placed: &[PlacedRow], heard: &[HeardRow]) -> Rack {
         .clamp(1, 60);
     let own = placed.iter().filter(|node| node.rack == Some(row.id));
     let (nodes, unplaced): (Vec<_>, Vec<_>) = own
-        .map(|node| stands(node, units))
+        .map(|node| place_node(node, units))
         .partition(|node| node.y >= 0);
     let budget = row
         .spec
@@ -168,7 +168,7 @@ fn rack(row: RackRow, placed: &[PlacedRow], heard: &[HeardRow]) -> Rack {
         },
         nodes,
         unplaced,
-        power: power(row.committed_w, budget),
+        power: render_power(row.committed_w, budget),
         cabling: cabling(&row, heard),
         name: row.name,
     }
@@ -193,7 +193,7 @@ fn cabling(row: &RackRow, heard: &[HeardRow]) -> Vec<String> {
 
 /// Returns the position of a node in the picture. A node without a unit of the rack gets a negative
 /// `y` and is listed above the picture.
-fn stands(node: &PlacedRow, units: i64) -> Placed {
+fn place_node(node: &PlacedRow, units: i64) -> Placed {
     let unit = node
         .unit
         .map(i64::from)
@@ -212,7 +212,7 @@ fn stands(node: &PlacedRow, units: i64) -> Placed {
     }
 }
 
-fn power(committed: i64, budget: i64) -> Power {
+fn render_power(committed: i64, budget: i64) -> Power {
     let told = match budget {
         0 => format!(
             "{} W committed, no budget declared",

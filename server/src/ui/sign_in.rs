@@ -44,7 +44,7 @@ pub(super) async fn show_sign_in(
     headers: HeaderMap,
     Query(target): Query<Target>,
 ) -> Result<Response, Error> {
-    let next = local(&target.next);
+    let next = keep_local_path(&target.next);
     Ok(match auth::signed_in(&app, &headers).await? {
         Some(_) => Redirect::to(&next).into_response(),
         None => page(&app, &visit, next).into_response(),
@@ -69,7 +69,7 @@ pub(super) async fn sign_in(
     jar: CookieJar,
     Form(given): Form<Credentials>,
 ) -> Result<Response, Error> {
-    let next = local(&given.next);
+    let next = keep_local_path(&given.next);
     Ok(
         match sessions::sign_in(&app, &headers, given.name.trim(), given.password, lane).await? {
             Some(cookie) => (jar.add(cookie), Redirect::to(&next)).into_response(),
@@ -115,7 +115,7 @@ pub(super) async fn begin_vouched(
         .oidc
         .clone()
         .ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
-    let next = local(&target.next);
+    let next = keep_local_path(&target.next);
     Ok(match login::begin(&provider, &app, &headers, &next).await {
         Ok((url, cookie)) => (jar.add(cookie), Redirect::to(&url)).into_response(),
         Err(error) => not_vouched(&app, &visit, next, &error),
@@ -136,9 +136,11 @@ pub(super) async fn finish_vouched(
         .ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
     Ok(
         match login::finish(&provider, &app, &headers, answered).await {
-            Ok((session, gone, next)) => {
-                (jar.add(session).add(gone), Redirect::to(&local(&next))).into_response()
-            }
+            Ok((session, gone, next)) => (
+                jar.add(session).add(gone),
+                Redirect::to(&keep_local_path(&next)),
+            )
+                .into_response(),
             Err(error) => not_vouched(&app, &visit, "/".into(), &error),
         },
     )
@@ -169,7 +171,7 @@ pub(super) async fn sign_out(
 
 /// Returns `next` when the path is local to this server, else `/`. Redirects to other hosts are
 /// rejected.
-fn local(next: &str) -> String {
+fn keep_local_path(next: &str) -> String {
     let ours = next.starts_with('/')
         && !next.starts_with("//")
         && !next.contains(['\\', '\r', '\n', '\t']);
@@ -194,7 +196,7 @@ mod tests {
             ("/\\evil", "/"),
             ("/\t/evil", "/"),
         ] {
-            assert_eq!(local(next), to);
+            assert_eq!(keep_local_path(next), to);
         }
     }
 }

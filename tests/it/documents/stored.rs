@@ -373,7 +373,7 @@ async fn a_webhook_whose_site_is_null_is_one_of_the_whole_fleet() {
     let mut conn = server.app.pool.acquire().await.unwrap();
     let topics = ["audit.sealed".to_owned()];
     assert!(
-        muster_server::db::webhooks::wanted(&mut conn, &topics)
+        muster_server::db::webhooks::is_wanted(&mut conn, &topics)
             .await
             .unwrap()
     );

@@ -231,7 +231,7 @@ async fn another_serial_in_a_slot_tells_that_the_one_before_was_replaced() {
         world.advance(60);
         let now = world.server.app.clock.now();
         let mut conn = world.server.app.pool.acquire().await.unwrap();
-        db::components::see(&mut conn, node, &[dimm(serial)], now)
+        db::components::record_parts(&mut conn, node, &[dimm(serial)], now)
             .await
             .unwrap();
         drop(conn);
@@ -271,7 +271,7 @@ async fn a_replaced_chassis_takes_its_pins_along() {
         model: None,
     };
     let mut conn = world.server.app.pool.acquire().await.unwrap();
-    db::components::see(&mut conn, node, &[chassis], world.server.app.clock.now())
+    db::components::record_parts(&mut conn, node, &[chassis], world.server.app.clock.now())
         .await
         .unwrap();
     drop(conn);

@@ -157,7 +157,7 @@ async fn a_node_that_fails_again_and_again_is_left_to_a_person() {
         world.value("n1", "id").await.unwrap().parse().unwrap(),
         world.server.app.clock.now(),
     );
-    let (seen, _) = db::recoveries::seen(&mut conn, node, "gate:node.profile", 168, now)
+    let (seen, _) = db::recoveries::count_seen(&mut conn, node, "gate:node.profile", 168, now)
         .await
         .unwrap();
     assert_eq!(
@@ -257,7 +257,7 @@ async fn nodes_that_wait_for_their_maker_keep_no_other_in_service() {
         world.value("n5", "id").await.unwrap().parse().unwrap(),
         world.server.app.clock.now(),
     );
-    let (seen, _) = db::recoveries::seen(&mut conn, node, "gate:node.profile", 168, now)
+    let (seen, _) = db::recoveries::count_seen(&mut conn, node, "gate:node.profile", 168, now)
         .await
         .unwrap();
     assert_eq!(
@@ -318,7 +318,7 @@ async fn failures_are_counted_over_the_fleet_and_over_the_pool() {
             .unwrap();
     }
     let of = |node| NodeId(node);
-    let (seen, name) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now)
+    let (seen, name) = db::recoveries::count_seen(&mut conn, of(n1), "gate:x", 168, now)
         .await
         .unwrap();
     assert_eq!(name.as_deref(), Some("gpu"));
@@ -339,11 +339,11 @@ async fn failures_are_counted_over_the_fleet_and_over_the_pool() {
             .await
             .unwrap()
     );
-    let (seen, _) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now)
+    let (seen, _) = db::recoveries::count_seen(&mut conn, of(n1), "gate:x", 168, now)
         .await
         .unwrap();
     assert!(seen.pool.open && !seen.fleet.open);
-    let (seen, _) = db::recoveries::seen(&mut conn, of(n4), "gate:x", 168, now)
+    let (seen, _) = db::recoveries::count_seen(&mut conn, of(n4), "gate:x", 168, now)
         .await
         .unwrap();
     assert!(!seen.pool.open && !seen.fleet.open && seen.pool.same_way == 0);
@@ -353,7 +353,7 @@ async fn failures_are_counted_over_the_fleet_and_over_the_pool() {
         .execute(&mut *conn)
         .await
         .unwrap();
-    let (seen, _) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now)
+    let (seen, _) = db::recoveries::count_seen(&mut conn, of(n1), "gate:x", 168, now)
         .await
         .unwrap();
     assert_eq!(seen.pool.held, 2);

@@ -189,6 +189,20 @@ fn only_advance_writes_a_nodes_state() {
 }
 
 #[test]
+fn jobs_and_operations_have_one_writer_each() {
+    for (table, file) in [
+        ("jobs", "server/src/db/jobs.rs"),
+        ("operations", "server/src/db/operations.rs"),
+    ] {
+        let writers = offenders(&ROOMS, |source| {
+            let writes = !source.is_test() && sql::writes_table(source, table);
+            writes.then(|| table.to_owned())
+        });
+        assert_eq!(writers, [format!("{file}: {table}")]);
+    }
+}
+
+#[test]
 fn modules_have_one_layout_and_a_line_of_documentation() {
     let beside = offenders(&ROOMS, |source| {
         let folder = root().join(&source.path).with_extension("");

@@ -83,6 +83,24 @@ pub(super) fn writers_of_state(source: &Source) -> Vec<String> {
         .collect()
 }
 
+/// Whether a production file has a statement that inserts into, updates or deletes from a table.
+pub(super) fn writes_table(source: &Source, table: &str) -> bool {
+    let writes = |sql: &str| {
+        let tokens = tokens(sql);
+        (0..tokens.len()).any(|at| {
+            let word = |at: usize| tokens.get(at).map_or("", String::as_str);
+            let named = |at: usize| table_at(&tokens, at).0 == table;
+            match (word(at), word(at + 1)) {
+                ("insert", "into") | ("delete", "from") => named(at + 2),
+                ("update", _) => named(at + 1),
+                _ => false,
+            }
+        })
+    };
+    let lexed = lex(&source.production());
+    lexed.literals.iter().any(|literal| writes(&literal.value))
+}
+
 /// The columns of a table that a text's UPDATE and upsert statements assign.
 fn assigned_columns(sql: &str, table: &str) -> Vec<String> {
     let tokens = tokens(sql);
@@ -217,6 +235,29 @@ mod tests {
                 "fn other() {{}}\nfn put_back() {{\n    sqlx::query!(r#\"{planted}\"#)\n}}"
             );
             assert_eq!(writers_of_state(&source(&text)), ["put_back"], "{planted}");
+        }
+    }
+
+    #[test]
+    fn a_statement_that_writes_a_table_is_found_in_every_form() {
+        let writes = |sql: &str| {
+            let text = format!("fn f() {{ sqlx::query!(r#\"{sql}\"#) }}");
+            writes_table(&source(&text), "jobs")
+        };
+        for planted in [
+            "INSERT INTO jobs (id) VALUES ($1)",
+            "update only public.jobs j\n SET cancel = true",
+            "WITH x AS (DELETE FROM jobs RETURNING id) SELECT 1",
+            "UPDATE jobs SET waiting_for = $3 FROM nodes n",
+        ] {
+            assert!(writes(planted), "{planted}");
+        }
+        for harmless in [
+            "SELECT id FROM jobs FOR UPDATE OF jobs",
+            "UPDATE nodes SET due_at = $1 FROM jobs j WHERE j.node_id = nodes.id",
+            "INSERT INTO job_logs (job_id) SELECT id FROM jobs",
+        ] {
+            assert!(!writes(harmless), "{harmless}");
         }
     }
 

@@ -438,7 +438,7 @@ fn a_ladder_leaves_a_held_node_what_it_runs() {
         (spared.to, how, went[0].outcome),
         (State::Quarantined, Ended::Spent, Outcome::Skipped)
     );
-    assert!(went[0].why.as_deref().unwrap().contains("held"));
+    assert!(went[0].why.as_deref().unwrap().contains("on hold"));
     // Rungs without a permanent change are never skipped. A rung begun before the claim was held
     // runs to its end.
     let spared = all.map(|rung| {

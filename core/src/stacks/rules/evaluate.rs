@@ -14,11 +14,11 @@ pub fn findings(subject: Subject<'_>) -> Vec<Finding> {
     let packages = Packages::of(book(), subject);
     let mut found = outline::findings(subject.stack);
     let rules = book().rules.iter();
-    for rule in rules.filter(|rule| applies(&rule.when, &packages)) {
+    for rule in rules.filter(|rule| is_applicable(&rule.when, &packages)) {
         found.extend(
             run_check(&rule.check, &packages)
                 .into_iter()
-                .map(|outcome| finding(rule, outcome, &packages)),
+                .map(|outcome| build_finding(rule, outcome, &packages)),
         );
     }
     found.extend(check_known_bad(&packages));
@@ -40,7 +40,7 @@ pub fn refusal(subject: Subject<'_>) -> Option<String> {
     (!refused.is_empty()).then(|| refused.join("; "))
 }
 
-fn applies(when: &When, packages: &Packages<'_>) -> bool {
+fn is_applicable(when: &When, packages: &Packages<'_>) -> bool {
     let stack = packages.subject.stack;
     let selector = stack.selector.as_ref();
     let fits =
@@ -63,7 +63,7 @@ fn applies(when: &When, packages: &Packages<'_>) -> bool {
         && when.modules.iter().all(loads)
 }
 
-fn finding(rule: &Rule, outcome: Outcome, packages: &Packages<'_>) -> Finding {
+fn build_finding(rule: &Rule, outcome: Outcome, packages: &Packages<'_>) -> Finding {
     let (level, sentence, about) = match outcome {
         Outcome::Violated(slots) => {
             let words = [

@@ -11,7 +11,7 @@ use crate::stacks::StackSpec;
 /// packages of such a system are unknown.
 pub fn findings_of_node(subject: Subject<'_>) -> Vec<Finding> {
     let mut found = findings(subject);
-    if subject.facts.is_none() && asks(subject.stack) {
+    if subject.facts.is_none() && depends_on_hardware(subject.stack) {
         let (rule, about) = ("selector".to_owned(), "selector".to_owned());
         let sentence =
             "nobody has looked at the node: whether its hardware is what the stack is for is not known".to_owned();
@@ -27,7 +27,7 @@ pub fn findings_of_node(subject: Subject<'_>) -> Vec<Finding> {
 }
 
 /// Returns whether the stack depends on the hardware.
-fn asks(stack: &StackSpec) -> bool {
+fn depends_on_hardware(stack: &StackSpec) -> bool {
     let packages = Packages::of(
         book(),
         Subject {

@@ -72,10 +72,10 @@ fn check_gpu_count(stack: &StackSpec, facts: &Facts) -> Option<Finding> {
         facts.gpus.len()
     );
     (u32::try_from(facts.gpus.len()) != Ok(expected))
-        .then(|| expectation(Level::Note, sentence, "gpus"))
+        .then(|| build_finding(Level::Note, sentence, "gpus"))
 }
 
-fn expectation(level: Level, sentence: String, about: &str) -> Finding {
+fn build_finding(level: Level, sentence: String, about: &str) -> Finding {
     Finding {
         rule: "expects".into(),
         level,
@@ -95,20 +95,20 @@ pub fn expectations(stack: &StackSpec, facts: &Facts, installed: bool) -> Vec<Fi
     if !installed {
         let sentence =
             "the installed system was not inspected since: `muster node inspect` does".to_owned();
-        return vec![expectation(Level::Unknown, sentence, "expects")];
+        return vec![build_finding(Level::Unknown, sentence, "expects")];
     }
     let mut found = Vec::new();
     let kernel = expects.kernel.as_ref();
     if let Some(kernel) = kernel.filter(|kernel| **kernel != facts.kernel) {
         let sentence = format!("kernel {} runs, the stack expects {kernel}", facts.kernel);
-        found.push(expectation(Level::Note, sentence, kernel));
+        found.push(build_finding(Level::Note, sentence, kernel));
     }
     for driver in &expects.drivers {
         let mut devices = facts.pci.iter();
         if !devices.any(|device| device.driver.as_ref() == Some(driver)) {
             let sentence =
                 format!("no PCI function has the driver {driver}, which the stack expects");
-            found.push(expectation(Level::Note, sentence, driver));
+            found.push(build_finding(Level::Note, sentence, driver));
         }
     }
     found

@@ -103,7 +103,7 @@ impl<'a> Packages<'a> {
         let Some(component) = self.book.components.get(word) else {
             return Vec::new();
         };
-        let fits = |(name, _): &(&String, &Option<String>)| belongs(component, name);
+        let fits = |(name, _): &(&String, &Option<String>)| is_of_component(component, name);
         let present = |(name, version): (&String, &Option<String>)| Present {
             name: name.clone(),
             version: version.clone(),
@@ -223,7 +223,7 @@ impl<'a> Packages<'a> {
     }
 }
 
-fn belongs(component: &Component, name: &str) -> bool {
+fn is_of_component(component: &Component, name: &str) -> bool {
     let fits = |patterns: &[String]| patterns.iter().any(|pattern| glob(pattern, name));
     fits(&component.packages) && !fits(&component.except)
 }

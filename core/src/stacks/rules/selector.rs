@@ -24,7 +24,7 @@ pub(super) fn check_selector(book: &Rulebook, packages: &Packages<'_>) -> Vec<Fi
         .join(" ");
     if packages.strange() && !system.is_empty() {
         let sentence = format!("the stack is for {system}, and somebody else installed the node");
-        found.push(finding(Level::Unknown, sentence));
+        found.push(build_finding(Level::Unknown, sentence));
     }
     if let (Some(gpu), Some(facts)) = (&selector.gpu, subject.facts) {
         found.extend(check_gpus(book, gpu, facts));
@@ -32,7 +32,7 @@ pub(super) fn check_selector(book: &Rulebook, packages: &Packages<'_>) -> Vec<Fi
     found
 }
 
-fn finding(level: Level, sentence: String) -> Finding {
+fn build_finding(level: Level, sentence: String) -> Finding {
     Finding {
         rule: "selector".into(),
         level,
@@ -53,7 +53,7 @@ fn check_image(selector: &Selector, image: &ImageManifest) -> Vec<Finding> {
             "the stack is for {wanted}, the image {:?} is {is}",
             image.name
         );
-        finding(Level::Refused, sentence)
+        build_finding(Level::Refused, sentence)
     };
     let os = selector.os.as_deref().filter(|wanted| !is_os(wanted));
     let release = selector.os_version.as_deref();
@@ -72,17 +72,17 @@ fn check_gpus(book: &Rulebook, gpu: &String, facts: &Facts) -> Vec<Finding> {
     let families = families(book, facts);
     if families.is_empty() {
         let sentence = format!("the stack is for {gpu} GPUs, and the node has none");
-        found.push(finding(Level::Refused, sentence));
+        found.push(build_finding(Level::Refused, sentence));
     }
     if let Some(other) = families.iter().flatten().find(|family| *family != gpu) {
         let sentence = format!("the stack is for {gpu} GPUs, and the node has {other}");
-        found.push(finding(Level::Refused, sentence));
+        found.push(build_finding(Level::Refused, sentence));
     }
     if families.iter().any(Option::is_none) {
         let sentence = format!(
             "a GPU of the node is of a family that is not written down; the stack is for {gpu}"
         );
-        found.push(finding(Level::Unknown, sentence));
+        found.push(build_finding(Level::Unknown, sentence));
     }
     found
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::sight::{NOWHERE, Place};
 use super::sort::{NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST};
-use super::whitelist::{Field, by_id, one_of, unknown, word};
+use super::whitelist::{Field, by_id, keyword_field, one_of, unknown};
 use super::{List, Term, WHOLE};
 use crate::error::Error;
 
@@ -25,7 +25,7 @@ pub const AGENTS: List = List {
     from: "agents a",
     id: "a.id",
     by_name: "a.name",
-    field: agent,
+    field: agent_field,
     place: Place {
         site: "a.site_id",
         ..NOWHERE
@@ -33,7 +33,7 @@ pub const AGENTS: List = List {
     ..WHOLE
 };
 
-fn agent(term: &Term) -> Result<Field<'_>, Error> {
+fn agent_field(term: &Term) -> Result<Field<'_>, Error> {
     match term.field.as_str() {
         "name" => Ok(Field::Text("a.name")),
         "version" => Ok(Field::Text("a.version")),
@@ -43,7 +43,7 @@ fn agent(term: &Term) -> Result<Field<'_>, Error> {
 }
 
 /// Returns the list of all tokens, with their state at a time.
-pub fn tokens(now: Timestamp) -> List {
+pub fn tokens_at(now: Timestamp) -> List {
     List {
         name: "tokens",
         sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
@@ -64,16 +64,16 @@ pub fn tokens(now: Timestamp) -> List {
         as_of: Some(now),
         id: "t.id",
         by_name: "t.name",
-        field: token,
+        field: token_field,
         place: NOWHERE,
         ..WHOLE
     }
 }
 
-fn token(term: &Term) -> Result<Field<'_>, Error> {
+fn token_field(term: &Term) -> Result<Field<'_>, Error> {
     match term.field.as_str() {
         "name" => Ok(Field::Text("t.name")),
-        "role" => word::<muster_api::tokens::Role>(term, "t.role", "a role"),
+        "role" => keyword_field::<muster_api::tokens::Role>(term, "t.role", "a role"),
         "person" => Ok(Field::Text("t.person")),
         "state" => one_of(
             term,
@@ -107,15 +107,15 @@ pub const USERS: List = List {
     from: "users u",
     id: "u.id",
     by_name: "u.name",
-    field: user,
+    field: user_field,
     place: NOWHERE,
     ..WHOLE
 };
 
-fn user(term: &Term) -> Result<Field<'_>, Error> {
+fn user_field(term: &Term) -> Result<Field<'_>, Error> {
     match term.field.as_str() {
         "name" => Ok(Field::Text("u.name")),
-        "role" => word::<muster_api::tokens::Role>(term, "u.role", "a role"),
+        "role" => keyword_field::<muster_api::tokens::Role>(term, "u.role", "a role"),
         "issuer" => Ok(Field::Text("u.issuer")),
         "disabled" => one_of(
             term,

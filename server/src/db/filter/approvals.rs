@@ -9,7 +9,7 @@ use super::{List, Term, WHOLE};
 use crate::error::Error;
 
 /// Returns the list of requests open for a decision at a time.
-pub fn approvals(now: Timestamp) -> List {
+pub fn approvals_at(now: Timestamp) -> List {
     List {
         name: "approvals",
         sorts: &[OLDEST_FIRST, NEWEST_FIRST],

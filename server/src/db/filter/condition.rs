@@ -53,7 +53,7 @@ async fn objects_like(
     let ids = sqlx::query_scalar!(
         "SELECT id FROM objects WHERE kind = $1 AND name LIKE $2 LIMIT $3",
         kind,
-        pattern(value),
+        like_pattern(value),
         MOST_NAMED + 1,
     )
     .fetch_all(conn)
@@ -75,7 +75,7 @@ pub(super) fn push_conditions(
         query.push(" AND ");
         push_condition(query, field, term, list.as_of);
     }
-    sight::within(query, &list.place, sight);
+    sight::push_read_scope(query, &list.place, sight);
 }
 
 fn push_condition(
@@ -106,7 +106,7 @@ fn push_condition(
         Field::Id { column } => push_id(query, column, term),
         Field::Held { among, name } => push_exists(query, term.op, |query| {
             query.push(among).push(" AND ").push(name);
-            push_comparison(query, affirmative(term.op), &term.value);
+            push_comparison(query, positive_operator(term.op), &term.value);
         }),
         Field::HeldOf {
             among,
@@ -114,7 +114,7 @@ fn push_condition(
             kind,
         } => push_exists(query, term.op, |query| {
             query.push(among).push(" AND ");
-            push_membership(query, column, affirmative(term.op), |query| {
+            push_membership(query, column, positive_operator(term.op), |query| {
                 push_objects(query, kind, term)
             });
         }),
@@ -130,7 +130,7 @@ fn push_node(query: &mut QueryBuilder<Postgres>, column: &'static str, term: &Te
         }
         _ => push_membership(query, column, term.op, |query| {
             query.push("(SELECT id FROM nodes WHERE name");
-            push_comparison(query, affirmative(term.op), &term.value);
+            push_comparison(query, positive_operator(term.op), &term.value);
             query.push(")");
         }),
     }
@@ -209,12 +209,12 @@ fn push_objects(query: &mut QueryBuilder<Postgres>, kind: &'static str, term: &T
         .push("(SELECT id FROM objects WHERE kind = ")
         .push_bind(kind)
         .push(" AND name");
-    push_comparison(query, affirmative(term.op), &term.value);
+    push_comparison(query, positive_operator(term.op), &term.value);
     query.push(")");
 }
 
 /// Returns the operator for a subquery. Negation is applied by the outer query.
-fn affirmative(op: Op) -> Op {
+fn positive_operator(op: Op) -> Op {
     match op {
         Op::Equal | Op::NotEqual => Op::Equal,
         Op::Like => Op::Like,
@@ -225,13 +225,13 @@ fn push_comparison(query: &mut QueryBuilder<Postgres>, op: Op, value: &str) {
     match op {
         Op::Equal => query.push(" = ").push_bind(value.to_owned()),
         Op::NotEqual => query.push(" IS DISTINCT FROM ").push_bind(value.to_owned()),
-        Op::Like => query.push(" LIKE ").push_bind(pattern(value)),
+        Op::Like => query.push(" LIKE ").push_bind(like_pattern(value)),
     };
 }
 
 /// Converts a pattern to `LIKE` syntax: `*` matches any text, and the wildcards of `LIKE` are
 /// escaped.
-fn pattern(text: &str) -> String {
+fn like_pattern(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('%', "\\%")
         .replace('_', "\\_")

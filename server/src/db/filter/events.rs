@@ -5,7 +5,7 @@
 use muster_core::event_kinds;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
-use super::sight::{Place, within};
+use super::sight::{Place, push_read_scope};
 use super::sort::Order;
 use crate::access::Sight;
 use crate::db::events::EventFilter;
@@ -59,13 +59,13 @@ pub async fn event_seqs(
             .iter()
             .filter_map(|topic| event_kinds::former(topic));
         let topics = filter.topics.iter().map(String::as_str).chain(former);
-        let patterns: Vec<String> = topics.map(pattern).collect();
+        let patterns: Vec<String> = topics.map(topic_pattern).collect();
         query
             .push(" AND e.kind LIKE ANY (")
             .push_bind(patterns)
             .push(")");
     }
-    within(&mut query, &PLACE, sight);
+    push_read_scope(&mut query, &PLACE, sight);
     query.push(match order {
         Order::Up => " ORDER BY e.seq LIMIT ",
         Order::Down => " ORDER BY e.seq DESC LIMIT ",
@@ -80,7 +80,7 @@ pub async fn event_seqs(
 
 /// Converts a topic to a `LIKE` pattern. Only a `*` at the end is a wildcard; underscores and
 /// percent signs are escaped.
-fn pattern(topic: &str) -> String {
+fn topic_pattern(topic: &str) -> String {
     let plain = |text: &str| {
         text.replace('\\', "\\\\")
             .replace('_', "\\_")

@@ -5,7 +5,7 @@ use muster_core::parts::PartKind;
 
 use super::sight::{NOWHERE, OF_NODE, Place};
 use super::sort::{NEWEST_FIRST, OLDEST_FIRST, Sort};
-use super::whitelist::{Field, by_id, one_of, unknown, word};
+use super::whitelist::{Field, by_id, keyword_field, one_of, unknown};
 use super::{List, Term, WHOLE};
 use crate::error::Error;
 
@@ -31,7 +31,7 @@ pub const COMPONENTS: List = List {
     ],
     from: "components c",
     id: "c.id",
-    field: component,
+    field: component_field,
     place: Place {
         joins: " JOIN nodes n ON n.id = c.node_id LEFT JOIN claims h ON h.node_id = n.id AND h.state <> 'released'",
         ..OF_NODE
@@ -39,10 +39,10 @@ pub const COMPONENTS: List = List {
     ..WHOLE
 };
 
-fn component(term: &Term) -> Result<Field<'_>, Error> {
+fn component_field(term: &Term) -> Result<Field<'_>, Error> {
     match term.field.as_str() {
         "serial" => Ok(Field::Text("c.serial")),
-        "kind" => word::<PartKind>(term, "c.kind", "a kind of part"),
+        "kind" => keyword_field::<PartKind>(term, "c.kind", "a kind of part"),
         "model" => Ok(Field::Text("c.model")),
         "node" => Ok(Field::Node {
             column: "c.node_id",
@@ -110,12 +110,12 @@ pub const RECOVERIES: List = List {
     ],
     from: "recoveries r",
     id: "r.id",
-    field: recovery,
+    field: recovery_field,
     place: NOWHERE,
     ..WHOLE
 };
 
-fn recovery(term: &Term) -> Result<Field<'_>, Error> {
+fn recovery_field(term: &Term) -> Result<Field<'_>, Error> {
     match term.field.as_str() {
         "node" => by_id(term, "r.node_id"),
         "signature" => Ok(Field::Text("r.signature")),
@@ -131,7 +131,7 @@ fn recovery(term: &Term) -> Result<Field<'_>, Error> {
 
 /// Returns the list of open and closed breakers, with their state at a time. For readers of the
 /// whole fleet only.
-pub fn breakers(now: Timestamp) -> List {
+pub fn breakers_at(now: Timestamp) -> List {
     List {
         name: "breakers",
         sorts: &LATEST,
@@ -148,13 +148,13 @@ pub fn breakers(now: Timestamp) -> List {
         from: "breakers b",
         as_of: Some(now),
         id: "b.id",
-        field: breaker,
+        field: breaker_field,
         place: NOWHERE,
         ..WHOLE
     }
 }
 
-fn breaker(term: &Term) -> Result<Field<'_>, Error> {
+fn breaker_field(term: &Term) -> Result<Field<'_>, Error> {
     match term.field.as_str() {
         "signature" => Ok(Field::Text("b.signature")),
         "state" => one_of(
@@ -188,12 +188,12 @@ pub const DELIVERIES: List = List {
     ],
     from: "webhook_deliveries d",
     id: "d.id",
-    field: delivery,
+    field: delivery_field,
     place: NOWHERE,
     ..WHOLE
 };
 
-fn delivery(term: &Term) -> Result<Field<'_>, Error> {
+fn delivery_field(term: &Term) -> Result<Field<'_>, Error> {
     match term.field.as_str() {
         "webhook" => by_id(term, "d.webhook_id"),
         "kind" => Ok(Field::Text("d.kind")),

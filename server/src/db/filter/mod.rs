@@ -16,16 +16,16 @@ mod sort; // The order of a list
 mod waivers; // Lists of waivers
 mod whitelist; // The SQL of a field, and the values a field accepts
 
-pub use self::access::{AGENTS, USERS, tokens};
-pub use self::approvals::approvals;
+pub use self::access::{AGENTS, USERS, tokens_at};
+pub use self::approvals::approvals_at;
 pub use self::claims::CLAIMS;
 pub use self::events::{Stretch, event_seqs};
-pub use self::history::{COMPONENTS, DELIVERIES, GATE_RUNS, RECOVERIES, breakers};
+pub use self::history::{COMPONENTS, DELIVERIES, GATE_RUNS, RECOVERIES, breakers_at};
 pub use self::nodes::NODES;
-pub use self::objects::objects;
+pub use self::objects::objects_of;
 pub use self::operations::OPERATIONS;
 pub use self::sort::{BY_NAME, Count, Key, OLDEST_FIRST, Order, Sort};
-pub use self::waivers::waivers;
+pub use self::waivers::waivers_at;
 pub use muster_api::filters::{Op, Term};
 
 use jiff::Timestamp;
@@ -262,7 +262,7 @@ pub async fn count(
 
 /// Returns the ids of all rows within the reader's rights, for questions about many rows at once.
 /// `None`: the rights cover every row.
-pub async fn seen(
+pub async fn list_visible(
     conn: &mut PgConnection,
     list: &List,
     sight: &Sight,

@@ -4,7 +4,7 @@ use muster_core::lifecycle::state::State;
 
 use super::sight::OF_NODE;
 use super::sort::{NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST};
-use super::whitelist::{Field, unknown, word};
+use super::whitelist::{Field, keyword_field, unknown};
 use super::{List, Term, Twin, WHOLE};
 use crate::error::Error;
 
@@ -48,7 +48,7 @@ pub const NODES: List = List {
 fn field(term: &Term) -> Result<Field<'_>, Error> {
     Ok(match term.field.as_str() {
         "name" => Field::Text("n.name"),
-        "state" => word::<State>(term, "n.state", "a state")?,
+        "state" => keyword_field::<State>(term, "n.state", "a state")?,
         "serial" => Field::Text("n.serial"),
         "protected" => Field::Text("n.protected::text"),
         "drifted" => Field::Text("(COALESCE(n.drift_items, 0) > 0)::text"),

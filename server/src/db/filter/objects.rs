@@ -7,7 +7,7 @@ use super::{List, NODES, Term, WHOLE};
 use crate::error::Error;
 
 /// Returns the list of a kind's objects. Each kind has few objects.
-pub fn objects(kind: &'static str) -> List {
+pub fn objects_of(kind: &'static str) -> List {
     List {
         name: kind,
         sorts: &BY_NAME,

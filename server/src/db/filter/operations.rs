@@ -4,7 +4,7 @@ use muster_api::operations::OperationState;
 
 use super::sight::{OF_NODE, Place};
 use super::sort::{NEWEST_FIRST, OLDEST_FIRST};
-use super::whitelist::{Field, unknown, word};
+use super::whitelist::{Field, keyword_field, unknown};
 use super::{List, Term, WHOLE};
 use crate::error::Error;
 
@@ -54,7 +54,7 @@ const PLACE: Place = Place {
 fn field(term: &Term) -> Result<Field<'_>, Error> {
     Ok(match term.field.as_str() {
         "kind" => Field::Text("o.kind"),
-        "state" => word::<OperationState>(term, "o.state", "a state of operations")?,
+        "state" => keyword_field::<OperationState>(term, "o.state", "a state of operations")?,
         "node" => Field::Node {
             column: "o.node_id",
         },

@@ -1,5 +1,5 @@
 //! Read scope over many rows: a row is visible if at least one scope matches in each of the
-//! reader's scope lists. The SQL here must agree with `db::access::place`, used for one object;
+//! reader's scope lists. The SQL here must agree with `db::access::find_place`, used for one object;
 //! `tests/it/access` compares each list with the single reads.
 
 use muster_api::access::Scope;
@@ -42,7 +42,7 @@ pub(super) const OF_NODE: Place = Place {
 };
 
 /// Adds the condition for rows within a reader's read scope.
-pub(super) fn within(query: &mut QueryBuilder<Postgres>, place: &Place, sight: &Sight) {
+pub(super) fn push_read_scope(query: &mut QueryBuilder<Postgres>, place: &Place, sight: &Sight) {
     for scopes in sight {
         // An empty scope list matches no row.
         query.push(if scopes.is_empty() {
@@ -52,7 +52,7 @@ pub(super) fn within(query: &mut QueryBuilder<Postgres>, place: &Place, sight: &
         });
         for (at, scope) in scopes.iter().enumerate() {
             query.push(if at == 0 { "(" } else { " OR (" });
-            fits(query, place, scope);
+            push_scope(query, place, scope);
             query.push(")");
         }
         query.push(")");
@@ -60,7 +60,7 @@ pub(super) fn within(query: &mut QueryBuilder<Postgres>, place: &Place, sight: &
 }
 
 /// Adds the conditions of one scope. Each condition can be served by an index.
-fn fits(query: &mut QueryBuilder<Postgres>, place: &Place, scope: &Scope) {
+fn push_scope(query: &mut QueryBuilder<Postgres>, place: &Place, scope: &Scope) {
     query.push("true");
     let named = [
         (place.site, "site", &scope.site),

@@ -9,7 +9,7 @@ use super::{List, Term, WHOLE};
 use crate::error::Error;
 
 /// Returns the list of all waivers, with their state at a time. For readers of the whole fleet.
-pub fn waivers(now: Timestamp) -> List {
+pub fn waivers_at(now: Timestamp) -> List {
     List {
         name: "waivers",
         sorts: &[NEWEST_FIRST, OLDEST_FIRST],

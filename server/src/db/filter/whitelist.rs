@@ -55,7 +55,7 @@ pub(super) fn unknown(field: &str, known: &str) -> Error {
 }
 
 /// Returns a column of keywords with a type. 422 for a keyword outside the type.
-pub(super) fn word<'term, T: FromStr>(
+pub(super) fn keyword_field<'term, T: FromStr>(
     term: &Term,
     column: &'static str,
     noun: &str,

@@ -1,10 +1,9 @@
 //! Logs of jobs, claims by pool, names of nodes.
 
-use crate::db::jobs::JobState;
 use jiff::Timestamp;
 use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::state::State;
-use muster_core::lifecycle::steps::Step;
+use muster_core::lifecycle::steps::{JobState, Step};
 use sqlx::PgConnection;
 use uuid::Uuid;
 

@@ -1,11 +1,10 @@
 //! Nodes of a run of pairs: candidates, participants, and nodes left out with the reason.
 
-use crate::db::jobs::JobState;
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::state::{Action, State};
-use muster_core::lifecycle::steps::Step;
+use muster_core::lifecycle::steps::{JobState, Step};
 use muster_core::profiles::HardwareProfile;
 use sqlx::PgConnection;
 use sqlx::types::Json;

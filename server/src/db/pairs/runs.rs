@@ -180,9 +180,7 @@ pub async fn list(
     pool: ObjectId,
     limit: i64,
 ) -> Result<Vec<RunRow>, Error> {
-    Ok(sqlx::query_as!(
-        RunRow,
-        r#"SELECT id, actor, (suite ->> 'name') || ' ' || (suite ->> 'version') AS "suite!", beyond, begun_at, deadline_at, ended_at, ended,
+    Ok(sqlx::query_as!(RunRow, r#"SELECT id, actor, (suite ->> 'name') || ' ' || (suite ->> 'version') AS "suite!", beyond, begun_at, deadline_at, ended_at, ended,
                   verdicts AS "verdicts: Json<Verdicts>"
            FROM pair_runs WHERE pool_id = $1 ORDER BY begun_at DESC, id DESC LIMIT $2"#,
         pool as ObjectId,
@@ -201,14 +199,11 @@ pub async fn find(
     pool: ObjectId,
     run: Uuid,
 ) -> Result<Option<RunRow>, Error> {
-    Ok(sqlx::query_as!(
-        RunRow,
-        r#"SELECT id, actor, (suite ->> 'name') || ' ' || (suite ->> 'version') AS "suite!", beyond, begun_at, deadline_at, ended_at, ended,
+    Ok(
+        sqlx::query_as!(RunRow, r#"SELECT id, actor, (suite ->> 'name') || ' ' || (suite ->> 'version') AS "suite!", beyond, begun_at, deadline_at, ended_at, ended,
                   verdicts AS "verdicts: Json<Verdicts>"
-           FROM pair_runs WHERE pool_id = $1 AND id = $2"#,
-        pool as ObjectId,
-        run,
+           FROM pair_runs WHERE pool_id = $1 AND id = $2"#, pool as ObjectId, run,)
+            .fetch_optional(conn)
+            .await?,
     )
-    .fetch_optional(conn)
-    .await?)
 }

@@ -1,7 +1,7 @@
 //! Measurements between two nodes of a run. Each measurement begins with its round and is settled
 //! by the result of its job.
 
-use crate::db::jobs::JobState;
+use muster_core::lifecycle::steps::JobState;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;

@@ -56,8 +56,8 @@ pub(super) async fn resolve_power(
             .context("the node has neither a BMC nor a person")?;
         return Ok(Power::Manual { person });
     }
-    let known = passwords(conn, s).await?;
-    target(
+    let known = load_passwords(conn, s).await?;
+    build_power(
         s,
         known.account.user,
         known.current,
@@ -79,9 +79,9 @@ pub(super) async fn rotate(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::
         next: sent,
         kept,
         based_on,
-    } = passwords(conn, s).await?;
-    let (master, place) = (&s.keys.master, place(&account));
-    let fresh = master.seal(&place, make().reveal().as_bytes())?;
+    } = load_passwords(conn, s).await?;
+    let (master, place) = (&s.keys.master, format_place(&account));
+    let fresh = master.seal(&place, generate_password().reveal().as_bytes())?;
     // The current password is also stored in the row, so a later change of the credential cannot
     // lose the password.
     let before = master.seal(&place, current.reveal().as_bytes())?;
@@ -91,15 +91,15 @@ pub(super) async fn rotate(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::
         fresh: &fresh,
     };
     let next = db::bmc_passwords::prepare(conn, &account, prepared, s.now).await?;
-    let next = open(master, &place, &next)?;
+    let next = open_password(master, &place, &next)?;
     Ok(RotateBmc {
-        power: target(s, account.user, current, kept)?,
+        power: build_power(s, account.user, current, kept)?,
         next,
         tried: sent.is_some(),
     })
 }
 
-async fn passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Passwords> {
+async fn load_passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Passwords> {
     let address = s.node.bmc_address.context("the node has no BMC")?;
     let credential = s
         .node
@@ -108,7 +108,7 @@ async fn passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<P
     let sealed = db::keys::find_secret(conn, credential)
         .await?
         .context("the BMC credential has no secret")?;
-    let declared = open(&s.keys.master, &secret_place(credential), &sealed)?;
+    let declared = open_password(&s.keys.master, &secret_place(credential), &sealed)?;
     let user = db::specs::find_credential_user(conn, credential)
         .await?
         .context("the BMC credential has no user")?;
@@ -127,12 +127,12 @@ async fn passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<P
             based_on,
         });
     };
-    let place = place(&account);
-    let last = open(&s.keys.master, &place, &row.current)?;
+    let place = format_place(&account);
+    let last = open_password(&s.keys.master, &place, &row.current)?;
     let next = row
         .next
         .as_ref()
-        .map(|next| open(&s.keys.master, &place, next))
+        .map(|next| open_password(&s.keys.master, &place, next))
         .transpose()?;
     let (current, kept) = if row.based_on == based_on {
         (last, None)
@@ -148,7 +148,7 @@ async fn passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<P
     })
 }
 
-fn target(
+fn build_power(
     s: &Sources<'_>,
     user: String,
     password: Secret,
@@ -201,11 +201,11 @@ pub fn secret_place(credential: ObjectId) -> String {
 }
 
 /// Returns the place of an account's passwords, for both the current and the next password.
-fn place(account: &Account) -> String {
+fn format_place(account: &Account) -> String {
     format!("bmc_passwords/{account}")
 }
 
-fn open(master: &MasterKey, place: &str, sealed: &Sealed) -> anyhow::Result<Secret> {
+fn open_password(master: &MasterKey, place: &str, sealed: &Sealed) -> anyhow::Result<Secret> {
     let bytes = master.open(place, sealed)?;
     Ok(Secret::new(
         String::from_utf8(bytes).context("the BMC's password is not UTF-8")?,
@@ -213,7 +213,7 @@ fn open(master: &MasterKey, place: &str, sealed: &Sealed) -> anyhow::Result<Secr
 }
 
 /// Generates a new random password.
-fn make() -> Secret {
+fn generate_password() -> Secret {
     let rng = &mut rand::rng();
     let all = CLASSES.concat();
     let mut letters: Vec<u8> = CLASSES
@@ -231,7 +231,9 @@ mod tests {
 
     #[test]
     fn a_password_has_what_bmcs_insist_on_and_is_nobodys() {
-        let made: Vec<String> = (0..200).map(|_| make().reveal().to_owned()).collect();
+        let made: Vec<String> = (0..200)
+            .map(|_| generate_password().reveal().to_owned())
+            .collect();
         for password in &made {
             assert_eq!(password.len(), LENGTH, "{password}");
             for class in CLASSES {

@@ -24,11 +24,11 @@ pub(super) async fn build(
         gateway: subnet.gateway.map(|gateway| gateway.to_string()),
         dns: subnet.dns.iter().map(ToString::to_string).collect(),
         hosts: vec![(s.wiring.address.to_string(), s.node.name.clone())],
-        files: files(conn, s, subnet, facts).await?,
+        files: render_files(conn, s, subnet, facts).await?,
     })
 }
 
-async fn files(
+async fn render_files(
     conn: &mut PgConnection,
     s: &Sources<'_>,
     subnet: &SubnetDocument,

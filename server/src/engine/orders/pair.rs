@@ -24,15 +24,15 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
     let (other, _) = sources::load(s.keys, conn, &row, s.now).await?;
     Ok(PairOrder {
         ends: [
-            end(conn, s, &trial, &other).await?,
-            end(conn, &other, &trial, s).await?,
+            build_end(conn, s, &trial, &other).await?,
+            build_end(conn, &other, &trial, s).await?,
         ],
     })
 }
 
 /// Builds one end of the pair. The scheduler holds the node and starts no jobs, so gates for
 /// drained nodes may run.
-async fn end(
+async fn build_end(
     conn: &mut PgConnection,
     s: &Sources<'_>,
     trial: &OrderRow,

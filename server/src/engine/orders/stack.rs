@@ -73,7 +73,7 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
     }
     let mut files = Vec::with_capacity(stack.files.len());
     for item in &stack.all_files() {
-        files.push(file(conn, s, item).await?);
+        files.push(render_file(conn, s, item).await?);
     }
     Ok(ConvergePlan {
         lock: lock.digest(),
@@ -108,7 +108,7 @@ pub(super) fn without_contents(plan: ConvergePlan) -> ConvergePlan {
     }
 }
 
-async fn file(
+async fn render_file(
     conn: &mut PgConnection,
     s: &Sources<'_>,
     item: &FileItem,
@@ -118,7 +118,9 @@ async fn file(
     for part in &item.content {
         match part {
             Part::Text(text) => content.extend_from_slice(text.as_bytes()),
-            Part::Value(name) => content.extend_from_slice(value(conn, s, name).await?.as_bytes()),
+            Part::Value(name) => {
+                content.extend_from_slice(find_value(conn, s, name).await?.as_bytes())
+            }
             Part::Secret(name) => {
                 secret = true;
                 content.extend(reveal(conn, s, name).await?);
@@ -149,7 +151,11 @@ fn is_one_word(label: &str) -> bool {
 
 /// Returns a value of the node. A missing value is an error, because an empty word in a
 /// configuration file has another meaning.
-async fn value(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::Result<String> {
+async fn find_value(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    name: &str,
+) -> anyhow::Result<String> {
     let text = match name {
         "node_id" => s.node.id.to_string(),
         "rack" => s.node.rack.clone().with_context(|| {

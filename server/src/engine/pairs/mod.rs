@@ -11,10 +11,10 @@ mod run; // A run with its nodes and measurements
 mod steps; // The steps of a run: gather, measure, stop, finish, return
 mod trials; // The results of measurements
 
-use crate::db::jobs::JobState;
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::snapshot::Pairing;
+use muster_core::lifecycle::steps::JobState;
 use muster_core::recovery::Cause;
 use sqlx::PgConnection;
 use tracing::Instrument as _;

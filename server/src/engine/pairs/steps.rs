@@ -1,16 +1,16 @@
 //! The steps of a run: gather, measure, stop, finish, return the nodes. Each function returns
 //! whether there was a step to take.
 
-use crate::db::jobs::JobState;
 use jiff::SignedDuration;
 use muster_api::operations::OperationState;
 use muster_core::fabric::{Limits, Next, next, verdicts};
+use muster_core::lifecycle::steps::JobState;
 use serde_json::json;
 use sqlx::PgConnection;
 
 use super::findings::{blame_ends, describe_result};
 use super::run::Run;
-use super::trials::unknown;
+use super::trials::build_unknown;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::pairs::ends::EndRow;
@@ -92,7 +92,7 @@ pub(super) async fn stop(
         match trial.job {
             Some(job) => db::jobs::cancel(conn, job, run.now).await?,
             None => {
-                let settled = unknown("the run ended before it began");
+                let settled = build_unknown("the run ended before it began");
                 db::pairs::trials::settle(conn, run.row.id, trial, &settled, run.now).await?;
             }
         }

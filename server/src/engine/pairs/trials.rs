@@ -1,8 +1,8 @@
 //! The results of measurements: a verdict for each pair with a finished job.
 
-use crate::db::jobs::JobState;
 use muster_core::fabric::{Trial, both_ways, one_way};
 use muster_core::gates::{GateResult, Judged, Verdict};
+use muster_core::lifecycle::steps::JobState;
 use muster_core::wire::pair::PairWay;
 use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
@@ -27,7 +27,7 @@ pub(super) async fn settle(conn: &mut PgConnection, run: &Run<'_>) -> Result<boo
 }
 
 /// A measurement without an answer blames no node.
-pub(super) fn unknown(why: &str) -> Settled {
+pub(super) fn build_unknown(why: &str) -> Settled {
     Settled {
         verdict: Verdict::Error,
         gate: None,
@@ -44,7 +44,7 @@ fn find_result(run: &Run<'_>, trial: &TrialRow) -> Option<Settled> {
         let why = end.left_out.as_ref()?;
         Some(format!("{} is not measured any more: {why}", end.name))
     });
-    let error = |why: String| Some(unknown(&why));
+    let error = |why: String| Some(build_unknown(&why));
     match (trial.job, trial.state, &trial.result) {
         (Some(_), Some(JobState::Queued | JobState::Leased), _) => None,
         (None, _, _) => left.and_then(error),
@@ -67,13 +67,13 @@ fn find_result(run: &Run<'_>, trial: &TrialRow) -> Option<Settled> {
 fn judge(run: &Run<'_>, trial: &TrialRow, ways: &[PairWay]) -> Settled {
     let ways: Vec<PairWay> = ways.iter().map(|way| keep_requested(run, way)).collect();
     let (Some(a), Some(b), [there, back]) = (run.end(trial.a), run.end(trial.b), &ways[..]) else {
-        return unknown("the agent's answer is not both ways of the two");
+        return build_unknown("the agent's answer is not both ways of the two");
     };
     let connects = |way: &PairWay, from: &EndRow, to: &EndRow| {
         Some(way.from) == from.node && Some(way.to) == to.node
     };
     if !(connects(there, a, b) && connects(back, b, a)) {
-        return unknown("the agent's answer is of other nodes");
+        return build_unknown("the agent's answer is of other nodes");
     }
     let judge_way = |end: &EndRow, way: &PairWay| {
         let by = Judged {
@@ -92,7 +92,7 @@ fn judge(run: &Run<'_>, trial: &TrialRow, ways: &[PairWay]) -> Settled {
     ]
     .concat();
     let mut results = there.results.iter().chain(&back.results);
-    let failed = results.find(|result| counts(result) && result.verdict == Verdict::Fail);
+    let failed = results.find(|result| is_counted(result) && result.verdict == Verdict::Fail);
     Settled {
         verdict,
         gate: failed.map(|result| result.gate.clone()),
@@ -119,7 +119,7 @@ fn keep_requested(run: &Run<'_>, way: &PairWay) -> PairWay {
     }
 }
 
-fn counts(result: &GateResult) -> bool {
+fn is_counted(result: &GateResult) -> bool {
     !result.shadow
 }
 
@@ -128,7 +128,7 @@ fn describe_failures(from: &EndRow, to: &EndRow, way: &PairWay) -> Vec<String> {
     let wrong = way
         .results
         .iter()
-        .filter(|result| counts(result) && result.verdict != Verdict::Pass);
+        .filter(|result| is_counted(result) && result.verdict != Verdict::Pass);
     wrong
         .map(|result| {
             format!(

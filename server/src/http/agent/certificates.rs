@@ -20,12 +20,12 @@ pub(super) async fn enrol(
     State(app): State<App>,
     Json(asked): Json<Enrol>,
 ) -> Result<Json<Issued>, Error> {
-    let key = requested(&asked.request)?;
+    let key = parse_request(&asked.request)?;
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     let hash = tokens::hash(asked.token.reveal());
     let agent = db::enrolments::hold_by_token(&mut tx, &hash).await?.ok_or_else(|| {
-        refused(
+        refuse_enrolment(
             "token_unknown",
             "The server does not know this enrolment token. Enrol the agent: `muster agent enrol SITE NAME`.",
         )
@@ -36,14 +36,17 @@ pub(super) async fn enrol(
                 "the used enrolment token of agent {} was presented again with another key",
                 agent.name
             );
-            db::events::insert(&mut tx, event(&agent, now, "agent.token_replayed", summary))
-                .await?;
+            db::events::insert(
+                &mut tx,
+                certificate_event(&agent, now, "agent.token_replayed", summary),
+            )
+            .await?;
             tx.commit().await?;
             let detail = "This enrolment token was used already, with another key. If that was not you, remove the agent; then enrol it again.";
-            return Err(refused("token_used", detail));
+            return Err(refuse_enrolment("token_used", detail));
         }
         _ if agent.token_until.is_none_or(|until| until.to_jiff() <= now) => {
-            return Err(refused(
+            return Err(refuse_enrolment(
                 "token_expired",
                 format!("The enrolment token has ended; the server's time is {now:.0}. {AGAIN}"),
             ));
@@ -51,13 +54,17 @@ pub(super) async fn enrol(
         _ => {}
     }
     db::enrolments::use_token(&mut tx, agent.id, &key.digest().0).await?;
-    let issued = issue(&mut tx, &app, &agent, &key, now).await?;
+    let issued = issue_certificate(&mut tx, &app, &agent, &key, now).await?;
     if agent.token_key.is_none() {
         let summary = format!(
             "agent {} of {} has its first certificate, until {:.0}",
             agent.name, agent.site_name, issued.not_after
         );
-        db::events::insert(&mut tx, event(&agent, now, "agent.certified", summary)).await?;
+        db::events::insert(
+            &mut tx,
+            certificate_event(&agent, now, "agent.certified", summary),
+        )
+        .await?;
     }
     tx.commit().await?;
     Ok(Json(issued))
@@ -68,20 +75,20 @@ pub(super) async fn renew(
     agent: Agent,
     Json(asked): Json<Renew>,
 ) -> Result<Json<Issued>, Error> {
-    let key = requested(&asked.request)?;
+    let key = parse_request(&asked.request)?;
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     let row = db::enrolments::hold_for_renewal(&mut tx, agent.id)
         .await?
         .ok_or(Error::Unauthenticated)?;
-    let issued = issue(&mut tx, &app, &row, &key, now).await?;
+    let issued = issue_certificate(&mut tx, &app, &row, &key, now).await?;
     let summary = format!(
         "agent {} of {} renewed its certificate, until {:.0}",
         row.name, row.site_name, issued.not_after
     );
     db::events::insert(
         &mut tx,
-        event(&row, now, "agent.certificate_renewed", summary),
+        certificate_event(&row, now, "agent.certificate_renewed", summary),
     )
     .await?;
     tx.commit().await?;
@@ -91,14 +98,14 @@ pub(super) async fn renew(
 /// The advice for an agent without a valid certificate.
 pub(super) const AGAIN: &str = "Enrol the agent again: `muster agent enrol SITE NAME` prints a token; put it into the agent's token file and restart the agent.";
 
-fn refused(code: &'static str, detail: impl Into<String>) -> Error {
+fn refuse_enrolment(code: &'static str, detail: impl Into<String>) -> Error {
     Error::NotAdmitted {
         code,
         detail: detail.into(),
     }
 }
 
-fn requested(pem: &str) -> Result<Requested, Error> {
+fn parse_request(pem: &str) -> Result<Requested, Error> {
     Requested::read(pem).map_err(|error| {
         Error::invalid(
             "/request",
@@ -108,7 +115,7 @@ fn requested(pem: &str) -> Result<Requested, Error> {
     })
 }
 
-async fn issue(
+async fn issue_certificate(
     conn: &mut PgConnection,
     app: &App,
     agent: &EnrolRow,
@@ -135,7 +142,12 @@ async fn issue(
     })
 }
 
-fn event(agent: &EnrolRow, at: Timestamp, kind: &'static str, summary: String) -> NewEvent {
+fn certificate_event(
+    agent: &EnrolRow,
+    at: Timestamp,
+    kind: &'static str,
+    summary: String,
+) -> NewEvent {
     let detail = json!({ "agent": agent.id, "site": agent.site_name });
     NewEvent::new(at, format!("agent:{}", agent.name), kind, summary)
         .about(agent.site)

@@ -17,7 +17,7 @@ const NEWS_MS: u64 = 1000;
 
 /// Records the offset of an agent's clock from the server's, and emits an event when the clock
 /// becomes wrong or right.
-pub(super) async fn compare(
+pub(super) async fn record_offset(
     conn: &mut PgConnection,
     row: &AgentRow,
     theirs: Timestamp,
@@ -36,7 +36,7 @@ pub(super) async fn compare(
         let (kind, said) = match is_wrong(offset) {
             true => (
                 "agent.clock_wrong",
-                format!("is {}; set it by NTP", describe(offset)),
+                format!("is {}; set it by NTP", describe_offset(offset)),
             ),
             false => ("agent.clock_restored", "is correct again".to_owned()),
         };
@@ -58,7 +58,7 @@ fn is_wrong(offset: SignedDuration) -> bool {
 }
 
 /// The offset in words: `3600 s ahead`.
-fn describe(offset: SignedDuration) -> String {
+fn describe_offset(offset: SignedDuration) -> String {
     let way = if offset.is_negative() {
         "behind"
     } else {

@@ -24,7 +24,7 @@ pub(super) async fn report(
         .chunks
         .into_iter()
         .take(MAX_BATCH)
-        .filter_map(storable)
+        .filter_map(keep_storable)
         .collect();
     let mut tx = app.pool.begin().await?;
     // The lock on the agent's row is held to the end of the transaction, so that writers to one
@@ -35,10 +35,10 @@ pub(super) async fn report(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn storable(mut chunk: ConsoleChunk) -> Option<ConsoleChunk> {
+fn keep_storable(mut chunk: ConsoleChunk) -> Option<ConsoleChunk> {
     chunk
         .text
         .truncate(chunk.text.floor_char_boundary(CHUNK_BYTES));
-    chunk.text = consoles::kept(&chunk.text);
+    chunk.text = consoles::filter_text(&chunk.text);
     (!chunk.text.is_empty()).then_some(chunk)
 }

@@ -179,7 +179,7 @@ async fn hold_back(
         "an agent that supports this order: {} of {} is older; update that agent",
         agent.name, agent.site_name
     );
-    for held in db::held_back::note(conn, agent.site, steps, &awaited).await? {
+    for held in db::jobs::mark_waiting(conn, agent.site, steps, &awaited).await? {
         let summary = format!("{}: {} waits for {awaited}", held.node_name, held.step);
         let event = NewEvent::node(now, "muster", "step.unreadable", held.node, summary)
             .under(held.operation);
@@ -219,12 +219,14 @@ async fn build_order(
             );
             Ok(None)
         }
-        Err(error) => refuse(app, &row, &error, now).await.map(|()| None),
+        Err(error) => fail_unbuildable(app, &row, &error, now)
+            .await
+            .map(|()| None),
     }
 }
 
 /// Fails the step of an order that cannot be built. The failure names the missing declaration.
-async fn refuse(
+async fn fail_unbuildable(
     app: &App,
     row: &LeasedRow,
     error: &anyhow::Error,
@@ -325,7 +327,7 @@ pub(super) async fn renew(
     let told = request
         .waiting_for
         .clone()
-        .or_else(|| request.progress.as_ref().map(sentence));
+        .or_else(|| request.progress.as_ref().map(describe_progress));
     let waiting_for = told.map(|text| awaited_thing(&text).chars().take(300).collect::<String>());
     db::jobs::renew(
         &mut tx,
@@ -345,7 +347,7 @@ pub(super) async fn renew(
 }
 
 /// The progress of a running step, in words.
-fn sentence(progress: &Progress) -> String {
+fn describe_progress(progress: &Progress) -> String {
     match (progress.done, progress.total) {
         (Some(done), Some(total)) if total > 0 => {
             format!(
@@ -368,11 +370,11 @@ pub(super) async fn outcome(
     Told(report): Told<ReportOutcome>,
 ) -> Result<StatusCode, Error> {
     note_attempt(job, report.attempt);
-    match end(&app, &agent, job, &report, true).await? {
+    match end_job(&app, &agent, job, &report, true).await? {
         Ended::Well => {}
         Ended::PassFailed(error) => {
             tracing::warn!(error = ?error, "the reconcile pass of a node failed after a job; the engine repeats the pass");
-            end(&app, &agent, job, &report, false).await?;
+            end_job(&app, &agent, job, &report, false).await?;
         }
     }
     log_ended(&report.outcome);
@@ -396,7 +398,7 @@ enum Ended {
     PassFailed(Error),
 }
 
-async fn end(
+async fn end_job(
     app: &App,
     agent: &Agent,
     job: JobId,

@@ -56,7 +56,7 @@ impl Mark {
 }
 
 /// The event remembered by the agent, where the header is present.
-pub(super) fn heard(parts: &Parts) -> Result<Option<EventId>, Error> {
+pub(super) fn read_mark(parts: &Parts) -> Result<Option<EventId>, Error> {
     let Some(value) = parts.headers.get(HEARD) else {
         return Ok(None);
     };
@@ -67,7 +67,11 @@ pub(super) fn heard(parts: &Parts) -> Result<Option<EventId>, Error> {
 }
 
 /// Gives each request an empty mark. Adds the mark and the server's time to the answer.
-pub(super) async fn carry(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(super) async fn carry_mark(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let mark = Mark::default();
     request.extensions_mut().insert(mark.clone());
     let mut response = next.run(request).await;

@@ -82,7 +82,10 @@ pub fn router(app: App) -> Router {
         .route("/agent/v1/consoles", post(consoles::report))
         .route("/agent/v1/blobs/sha256/{hex}", get(blobs::get))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(middleware::from_fn_with_state(app.clone(), marks::carry))
+        .layer(middleware::from_fn_with_state(
+            app.clone(),
+            marks::carry_mark,
+        ))
         .layer(middleware::from_fn(request_id::assign))
         .with_state(app)
 }
@@ -138,7 +141,7 @@ impl FromRequestParts<App> for Agent {
             });
         }
         let mut conn = app.pool.acquire().await?;
-        let heard = marks::heard(parts)?;
+        let heard = marks::read_mark(parts)?;
         let caller = db::agents::find_caller(&mut conn, peer.agent, peer.site, heard).await?;
         let Caller {
             agent: row,
@@ -150,7 +153,7 @@ impl FromRequestParts<App> for Agent {
             mark.miss(&mut conn, &row.name, heard, app).await?;
         }
         if let Some(theirs) = time_in(parts, CLOCK) {
-            clocks::compare(&mut conn, &row, theirs, arrived).await?;
+            clocks::record_offset(&mut conn, &row, theirs, arrived).await?;
         }
         let AgentRow {
             id,
@@ -232,7 +235,9 @@ impl Agent {
         epoch: i64,
         app: &App,
     ) -> Result<Standing, Error> {
-        let current = db::agents::hold(conn, self.id).await?.ok_or_else(removed)?;
+        let current = db::agents::lock_epoch(conn, self.id)
+            .await?
+            .ok_or_else(removed)?;
         let lease = db::agents::find_lease(conn, self.site).await?;
         self.admit(conn, epoch, current, lease, app).await
     }
@@ -257,7 +262,7 @@ impl Agent {
             .last_seen
             .is_none_or(|seen| now.duration_since(seen) >= SEEN_EVERY)
         {
-            db::agents::seen(conn, self.id, now).await?;
+            db::agents::record_call(conn, self.id, now).await?;
         }
         // A time in the future means a step back of the server's clock.
         let until = self.answered_at.unwrap_or(now).min(now) + SITE_LEASE;
@@ -317,10 +322,11 @@ async fn hello(
     }
     let mut tx = app.pool.begin().await?;
     let now = app.clock.now();
-    let before = db::agents::hold(&mut tx, agent.id)
+    let before = db::agents::lock_epoch(&mut tx, agent.id)
         .await?
         .ok_or_else(removed)?;
-    let epoch = db::agents::hello(&mut tx, agent.id, &hello.instance, &hello.version, now).await?;
+    let epoch =
+        db::agents::record_start(&mut tx, agent.id, &hello.instance, &hello.version, now).await?;
     if epoch != before {
         // The previous process is gone or fenced, so its jobs return to the queue immediately.
         db::jobs::requeue_of(&mut tx, agent.id).await?;

@@ -87,7 +87,7 @@ async fn compare(
         let said = out
             .get(member.name.as_str())
             .filter(|node| !own(node))
-            .map(|node| kept(node));
+            .map(|node| shorten_report(node));
         match (&member.state, said) {
             (None, None) => {}
             // Keep the first state while the reason is unchanged: a drain reports `draining`, then
@@ -96,11 +96,11 @@ async fn compare(
             (_, Some((state, reason))) => {
                 changed = true;
                 db::scheduler::set_out(conn, member.id, &state, reason.as_deref(), now).await?;
-                tell(conn, agent, &member, Some((&state, reason.as_deref())), now).await?;
+                emit_change(conn, agent, &member, Some((&state, reason.as_deref())), now).await?;
             }
             (Some(_), None) => {
                 changed = true;
-                tell(conn, agent, &member, None, now).await?;
+                emit_change(conn, agent, &member, None, now).await?;
                 // The node is back in the scheduler: wake a pass waiting for the return.
                 db::lifecycle::make_due(conn, member.id, now).await?;
                 back.push(member.id);
@@ -113,7 +113,7 @@ async fn compare(
 }
 
 /// Shortens a reported state and reason, because reports are untrusted.
-fn kept(node: &NodeOut) -> (String, Option<String>) {
+fn shorten_report(node: &NodeOut) -> (String, Option<String>) {
     let short = |text: &str, most| {
         text.chars()
             .filter(|c| !c.is_control())
@@ -136,7 +136,7 @@ fn kept(node: &NodeOut) -> (String, Option<String>) {
 }
 
 /// Emits an event for a node in service only. Joining and leaving nodes are drained by Muster.
-async fn tell(
+async fn emit_change(
     conn: &mut PgConnection,
     agent: &Agent,
     member: &MemberOut,

@@ -25,14 +25,14 @@ pub(super) async fn report(
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, report.epoch, &app).await?;
     for sighting in report.sightings.iter().take(MAX_BATCH) {
-        take(&mut tx, &app, &agent, sighting).await?;
+        record_sighting(&mut tx, &app, &agent, sighting).await?;
     }
     tx.commit().await?;
     app.wake_readers.send_modify(|revision| *revision += 1);
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn take(
+async fn record_sighting(
     conn: &mut PgConnection,
     app: &App,
     agent: &Agent,

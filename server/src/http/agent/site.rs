@@ -120,7 +120,7 @@ async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<Loaded, Error> {
                 address: row.address,
             });
         match document::stored_spec::<SubnetDocument>(&spec) {
-            Ok(document) => subnets.push(subnet(name, document, own.collect())),
+            Ok(document) => subnets.push(build_subnet(name, document, own.collect())),
             Err(why) => left_out.push(LeftOut { subnet: name, why }),
         }
     }
@@ -136,7 +136,7 @@ async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<Loaded, Error> {
     Ok(Loaded { config, left_out })
 }
 
-fn subnet(name: String, document: SubnetDocument, reservations: Vec<Reservation>) -> Subnet {
+fn build_subnet(name: String, document: SubnetDocument, reservations: Vec<Reservation>) -> Subnet {
     Subnet {
         name,
         network: document.network,

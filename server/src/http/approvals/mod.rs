@@ -50,10 +50,10 @@ async fn list_approvals(
             .map(object)
             .collect()
     };
-    let list = filter::approvals(app.clock.now());
+    let list = filter::approvals_at(app.clock.now());
     let mut conn = app.pool.acquire().await?;
     let sight = actor.sight();
-    paging::page(
+    paging::build_page(
         &mut conn,
         &list,
         &query,

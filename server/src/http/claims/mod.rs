@@ -107,7 +107,7 @@ async fn list_claims(
     };
     let mut conn = app.pool.acquire().await?;
     let sight = actor.sight();
-    paging::page(&mut conn, &CLAIMS, &query, only, &sight, load, |claim| {
+    paging::build_page(&mut conn, &CLAIMS, &query, only, &sight, load, |claim| {
         (claim.id, claim.name.as_str())
     })
     .await
@@ -143,7 +143,7 @@ async fn get_claim(
         + query
             .wait
             .as_deref()
-            .map_or(Ok(Duration::ZERO), waiting::duration)?;
+            .map_or(Ok(Duration::ZERO), waiting::parse_duration)?;
     let mut changes = app.wake_readers.subscribe();
     let mut key = claim;
     loop {
@@ -153,6 +153,6 @@ async fn get_claim(
         }
         // Continue by id, because another claim may get the name meanwhile.
         key = object.id.to_string();
-        waiting::change(&mut changes, deadline).await;
+        waiting::wait_for_change(&mut changes, deadline).await;
     }
 }

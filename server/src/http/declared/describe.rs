@@ -35,7 +35,7 @@ pub(in crate::http) fn schemas<K: Kind>() -> Schemas {
     let page = ObjectBuilder::new()
         .property("items", Array::new(Ref::from_schema_name(K::SCHEMA)))
         .required("items")
-        .property("next_page_token", text())
+        .property("next_page_token", text_schema())
         .property("count", Plain::with_type(SchemaType::Type(Type::Integer)))
         .description(Some("One page of a list. The token is absent on the last page, and `count` is absent unless requested. With `fields`, items have only the requested members."));
     schemas.push((named("Page"), page.into()));
@@ -57,7 +57,7 @@ pub(super) fn kind<K: Declared>() -> (Schemas, [Paths; 2]) {
 }
 
 fn list<K: Kind>() -> Operation {
-    let mut operation = operation::<K>(
+    let mut operation = begin_operation::<K>(
         "list",
         K::COLLECTION,
         "Lists objects, by name unless another sort is requested",
@@ -68,82 +68,94 @@ fn list<K: Kind>() -> Operation {
     operation
         .response(
             "200",
-            json("One page of the list", &format!("{}Page", K::SCHEMA)),
+            json_answer("One page of the list", &format!("{}Page", K::SCHEMA)),
         )
         .build()
 }
 
 fn get<K: Kind>() -> Operation {
-    operation::<K>("get", K::KIND, "Returns one object by name or id")
-        .parameter(name())
+    begin_operation::<K>("get", K::KIND, "Returns one object by name or id")
+        .parameter(name_parameter())
         .response(
             "200",
-            json("The object; its generation is the ETag", K::SCHEMA),
+            json_answer("The object; its generation is the ETag", K::SCHEMA),
         )
-        .response("404", problem("No such object"))
+        .response("404", problem_answer("No such object"))
         .build()
 }
 
 fn put<K: Kind>() -> Operation {
-    operation::<K>(
+    begin_operation::<K>(
         "put",
         K::KIND,
         "Creates or replaces an object; idempotent by name",
     )
-    .parameter(name())
-    .parameter(header("If-Match", "The ETag of the object to replace"))
-    .parameter(header("If-None-Match", "`*`: create only, never replace"))
+    .parameter(name_parameter())
+    .parameter(header_parameter(
+        "If-Match",
+        "The ETag of the object to replace",
+    ))
+    .parameter(header_parameter(
+        "If-None-Match",
+        "`*`: create only, never replace",
+    ))
     .request_body(Some(body(
         "application/json",
         &format!("{}Draft", K::SCHEMA),
     )))
     .response(
         "200",
-        json("The object, replaced or already as requested", K::SCHEMA),
+        json_answer("The object, replaced or already as requested", K::SCHEMA),
     )
-    .response("201", json("The object is created", K::SCHEMA))
-    .response("412", problem("The precondition failed"))
+    .response("201", json_answer("The object is created", K::SCHEMA))
+    .response("412", problem_answer("The precondition failed"))
     .response(
         "422",
-        problem("The request is well-formed but invalid; `errors` lists each problem"),
+        problem_answer("The request is well-formed but invalid; `errors` lists each problem"),
     )
     .build()
 }
 
 fn patch<K: Kind>() -> Operation {
-    operation::<K>(
+    begin_operation::<K>(
         "patch",
         K::KIND,
         "Applies a JSON merge patch (RFC 7396) to labels, annotations and spec",
     )
-    .parameter(name())
-    .parameter(header("If-Match", "The ETag of the object to change"))
+    .parameter(name_parameter())
+    .parameter(header_parameter(
+        "If-Match",
+        "The ETag of the object to change",
+    ))
     .request_body(Some(
         RequestBodyBuilder::new()
-            .content("application/merge-patch+json", Content::new(Some(any())))
+            .content(
+                "application/merge-patch+json",
+                Content::new(Some(any_schema())),
+            )
             .required(Some(Required::True))
             .build(),
     ))
     .response(
         "200",
-        json("The object, changed or already as requested", K::SCHEMA),
+        json_answer("The object, changed or already as requested", K::SCHEMA),
     )
-    .response("412", problem("The precondition failed"))
+    .response("412", problem_answer("The precondition failed"))
     .response(
         "422",
-        problem("The request is well-formed but invalid; `errors` lists each problem"),
+        problem_answer("The request is well-formed but invalid; `errors` lists each problem"),
     )
     .build()
 }
 
 fn delete<K: Kind>() -> Operation {
-    operation::<K>(
+    begin_operation::<K>(
         "delete",
         K::KIND,
         "Removes an object without references to it",
     )
-    .parameter(name())
-    .parameter(header(
+    .parameter(name_parameter())
+    .parameter(header_parameter(
         "If-Match",
         "Required: the ETag of the object to remove",
     ))
@@ -153,14 +165,14 @@ fn delete<K: Kind>() -> Operation {
             .description("The object is removed")
             .build(),
     )
-    .response("409", problem("Another object refers to the object"))
-    .response("412", problem("The precondition failed"))
-    .response("428", problem("If-Match is missing"))
+    .response("409", problem_answer("Another object refers to the object"))
+    .response("412", problem_answer("The precondition failed"))
+    .response("428", problem_answer("If-Match is missing"))
     .build()
 }
 
 /// The need of an operation, as [`EXTENSION`].
-fn need<K: Kind>(verb: &str) -> Extensions {
+fn need_of_verb<K: Kind>(verb: &str) -> Extensions {
     let reads = matches!(verb, "list" | "get");
     let verb_needed = match (K::KIND, reads) {
         ("webhook", true) => "webhook.read".to_owned(),
@@ -177,72 +189,75 @@ fn need<K: Kind>(verb: &str) -> Extensions {
     Extensions::builder().add(EXTENSION, need).build()
 }
 
-fn operation<K: Kind>(verb: &str, noun: &str, summary: &str) -> OperationBuilder {
+fn begin_operation<K: Kind>(verb: &str, noun: &str, summary: &str) -> OperationBuilder {
     OperationBuilder::new()
-        .extensions(Some(need::<K>(verb)))
+        .extensions(Some(need_of_verb::<K>(verb)))
         .operation_id(Some(format!("{verb}_{noun}")))
         .tag(K::COLLECTION)
         .summary(Some(summary))
         .response(
             "400",
-            problem("The request is malformed; `errors` names each place"),
+            problem_answer("The request is malformed; `errors` names each place"),
         )
-        .response("401", problem("The credential is missing or invalid"))
+        .response(
+            "401",
+            problem_answer("The credential is missing or invalid"),
+        )
         .response(
             "403",
-            problem("The caller's role does not allow the request"),
+            problem_answer("The caller's role does not allow the request"),
         )
 }
 
-fn name() -> Parameter {
+fn name_parameter() -> Parameter {
     ParameterBuilder::new()
         .name("name")
         .parameter_in(ParameterIn::Path)
         .required(Required::True)
         .description(Some("Name or id"))
-        .schema(Some(text()))
+        .schema(Some(text_schema()))
         .build()
 }
 
-fn header(name: &str, description: &str) -> Parameter {
+fn header_parameter(name: &str, description: &str) -> Parameter {
     ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some(description))
-        .schema(Some(text()))
+        .schema(Some(text_schema()))
         .build()
 }
 
-fn text() -> Schema {
+fn text_schema() -> Schema {
     Schema::Object(Plain::with_type(SchemaType::Type(Type::String)))
 }
 
-fn any() -> Schema {
+fn any_schema() -> Schema {
     Schema::Object(Plain::with_type(SchemaType::Type(Type::Object)))
 }
 
 fn body(media: &str, schema: &str) -> utoipa::openapi::request_body::RequestBody {
     RequestBodyBuilder::new()
-        .content(media, referring(schema))
+        .content(media, content_of(schema))
         .required(Some(Required::True))
         .build()
 }
 
-fn json(description: &str, schema: &str) -> utoipa::openapi::Response {
+fn json_answer(description: &str, schema: &str) -> utoipa::openapi::Response {
     ResponseBuilder::new()
         .description(description)
-        .content("application/json", referring(schema))
+        .content("application/json", content_of(schema))
         .build()
 }
 
-fn problem(description: &str) -> utoipa::openapi::Response {
+fn problem_answer(description: &str) -> utoipa::openapi::Response {
     ResponseBuilder::new()
         .description(description)
-        .content("application/problem+json", referring("Problem"))
+        .content("application/problem+json", content_of("Problem"))
         .build()
 }
 
-fn referring(schema: &str) -> Content {
+fn content_of(schema: &str) -> Content {
     Content::new(Some(Ref::from_schema_name(schema)))
 }

@@ -39,8 +39,8 @@ pub(super) async fn list<K: Declared>(
         Ok(items)
     };
     let mut conn = app.pool.acquire().await?;
-    let list = filter::objects(K::KIND);
-    paging::page(&mut conn, &list, &query, Vec::new(), &sight, load, |one| {
+    let list = filter::objects_of(K::KIND);
+    paging::build_page(&mut conn, &list, &query, Vec::new(), &sight, load, |one| {
         (one.id, one.name.as_str())
     })
     .await
@@ -54,12 +54,12 @@ pub(super) async fn get_one<K: Declared>(
     let mut conn = app.pool.acquire().await?;
     let row = db::objects::find(&mut conn, K::KIND, &name)
         .await?
-        .ok_or_else(|| missing::<K>(&name))?;
+        .ok_or_else(|| not_found::<K>(&name))?;
     answer::<K>(&app, &mut conn, row).await
 }
 
 /// The 404 of a missing object of the kind.
-pub(super) fn missing<K: Declared>(name: &str) -> Error {
+pub(super) fn not_found<K: Declared>(name: &str) -> Error {
     Error::NotFound(format!("{} {name:?}", K::KIND))
 }
 

@@ -9,7 +9,7 @@ use muster_core::values::{InvalidValue, Name, Secret};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use super::read::{answer, missing};
+use super::read::{answer, not_found};
 use super::{Declared, SECRET, Targets, Writer};
 use crate::app::App;
 use crate::auth::Actor;
@@ -50,7 +50,7 @@ pub(super) async fn patch<K: Declared>(
     Body(patch): Body,
 ) -> Result<Answer, Error> {
     writing::write(&app, &actor, async |conn| {
-        let current = db::objects::find_for_update(conn, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
+        let current = db::objects::find_for_update(conn, K::KIND, &name).await?.ok_or_else(|| not_found::<K>(&name))?;
         preconditions.allow_write(Some(current.generation))?;
         let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
         document::merge(&mut raw, &patch);
@@ -69,7 +69,7 @@ pub(super) async fn delete<K: Declared>(
     writing::write(&app, &actor, async |conn| {
         let row = db::objects::find_for_update(conn, K::KIND, &name)
             .await?
-            .ok_or_else(|| missing::<K>(&name))?;
+            .ok_or_else(|| not_found::<K>(&name))?;
         preconditions.allow_removal(row.generation)?;
         let referrers = db::objects::list_referrers(conn, row.id, REFERRERS).await?;
         if !referrers.is_empty() {
@@ -106,18 +106,18 @@ pub(in crate::http) async fn write<K: Declared>(
     let change = check_change(conn, actor, document).await?;
     let Some(former) = current else {
         let row = create(app, conn, actor, name, &change).await?;
-        complete(app, conn, actor, None, &row, &change).await?;
+        write_rows(app, conn, actor, None, &row, &change).await?;
         let location = format!("/v1/{}/{}", K::COLLECTION, row.name);
         let answer = answer::<K>(app, conn, row).await?;
         return Ok(answer.status(StatusCode::CREATED).location(location));
     };
-    if same(&former, &change.content)
+    if is_unchanged(&former, &change.content)
         && same_secret(app, conn, &former, change.spec.secret()).await?
     {
         return answer::<K>(app, conn, former).await;
     }
     let row = replace(app, conn, actor, &former, &change).await?;
-    complete(app, conn, actor, Some(&former), &row, &change).await?;
+    write_rows(app, conn, actor, Some(&former), &row, &change).await?;
     let location = format!("/v1/{}/{}", K::COLLECTION, row.name);
     Ok(answer::<K>(app, conn, row).await?.location(location))
 }
@@ -137,7 +137,7 @@ async fn check_change<K: Declared>(
     if references.iter().any(|one| one.kind == "credential") {
         actor.need_everywhere("credential.use")?;
     }
-    let content = content(&draft, raw);
+    let content = stored_content(&draft, raw);
     Ok(Change {
         spec: draft.spec,
         content,
@@ -185,7 +185,7 @@ async fn replace<K: Declared>(
 
 /// Writes the rows of an object: references, secret, rows of its kind and the event. Rejects an
 /// object in conflict with the objects around it.
-async fn complete<K: Declared>(
+async fn write_rows<K: Declared>(
     app: &App,
     conn: &mut PgConnection,
     actor: &Actor,
@@ -202,7 +202,7 @@ async fn complete<K: Declared>(
     let verb = format!("{}.write", K::KIND);
     let key = row.id.to_string();
     let kind = K::KIND;
-    allow(conn, actor, &verb, Named { kind, key: &key }).await?;
+    check_access(conn, actor, &verb, Named { kind, key: &key }).await?;
     K::allow_beside(conn, former, row).await?;
     if let Some(secret) = change.spec.secret() {
         let place = secret_place(row.id);
@@ -216,7 +216,7 @@ async fn complete<K: Declared>(
 
 /// Checks that the actor may write the object in its new state, including the places of its
 /// references.
-async fn allow(
+async fn check_access(
     conn: &mut PgConnection,
     actor: &Actor,
     verb: &str,
@@ -234,7 +234,7 @@ async fn allow(
 }
 
 /// The stored content: the client's document without the secret.
-fn content<K: Declared>(draft: &Draft<K>, mut raw: Value) -> Content {
+fn stored_content<K: Declared>(draft: &Draft<K>, mut raw: Value) -> Content {
     let mut spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
     if let (Some(_), Some(members)) = (draft.spec.secret(), spec.as_object_mut()) {
         members.remove(SECRET);
@@ -246,7 +246,7 @@ fn content<K: Declared>(draft: &Draft<K>, mut raw: Value) -> Content {
     }
 }
 
-fn same(row: &ObjectRow, content: &Content) -> bool {
+fn is_unchanged(row: &ObjectRow, content: &Content) -> bool {
     row.labels.0 == content.labels
         && row.annotations.0 == content.annotations
         && row.spec == content.spec

@@ -33,10 +33,10 @@ pub(super) async fn check_pool(
     pool: &ObjectRow,
 ) -> Result<(), Error> {
     let former = match before {
-        Some(before) => named(conn, before).await?,
+        Some(before) => load_targets(conn, before).await?,
         None => Targets::default(),
     };
-    refuse(faults(&named(conn, pool).await?, &former))
+    refuse(list_new_faults(&load_targets(conn, pool).await?, &former))
 }
 
 /// Rejects a newly written suite or profile that does not fit a pool with a reference to it.
@@ -52,7 +52,7 @@ pub(super) async fn check_pools(
     let Some(before) = before else { return Ok(()) };
     let mut wrong = Vec::new();
     for pool in db::objects::list_referring_pools(conn, written.id).await? {
-        let targets = named(conn, &pool).await?;
+        let targets = load_targets(conn, &pool).await?;
         let mut former = targets.clone();
         former
             .0
@@ -66,13 +66,13 @@ pub(super) async fn check_pools(
                 format!("The pool {} uses it. {}", pool.name, found.detail),
             )
         };
-        wrong.extend(faults(&targets, &former).into_iter().map(told));
+        wrong.extend(list_new_faults(&targets, &former).into_iter().map(told));
     }
     refuse(wrong)
 }
 
 /// Loads the suites and the profile of a pool. Empty where the pool's stored spec is unreadable.
-async fn named(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Targets, Error> {
+async fn load_targets(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Targets, Error> {
     let mut targets = Targets::default();
     let Ok(spec) = document::stored::<PoolSpec>(pool) else {
         return Ok(targets);
@@ -90,23 +90,23 @@ async fn named(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Targets, Err
 
 /// The spec of a target; `None` for an unreadable one, because an invalid stored row must not block
 /// the repair of another.
-fn readable<T: DeserializeOwned>(targets: &Targets, pointer: &str) -> Option<T> {
+fn read_target<T: DeserializeOwned>(targets: &Targets, pointer: &str) -> Option<T> {
     targets.spec(pointer).ok().flatten()
 }
 
 /// Lists new faults of a pool's suites on its profile, each with the pointer to the suite in the
 /// pool. Faults of the former state are left out.
-fn faults(targets: &Targets, former: &Targets) -> Vec<Fault> {
-    let Some(profile) = readable::<HardwareProfile>(targets, PROFILE) else {
+fn list_new_faults(targets: &Targets, former: &Targets) -> Vec<Fault> {
+    let Some(profile) = read_target::<HardwareProfile>(targets, PROFILE) else {
         return Vec::new();
     };
-    let its_former = readable::<HardwareProfile>(former, PROFILE);
+    let its_former = read_target::<HardwareProfile>(former, PROFILE);
     let mut faults = Vec::new();
     for pointer in SUITES {
-        let Some(suite) = readable::<Suite>(targets, pointer) else {
+        let Some(suite) = read_target::<Suite>(targets, pointer) else {
             continue;
         };
-        let before = readable::<Suite>(former, pointer).zip(its_former.as_ref());
+        let before = read_target::<Suite>(former, pointer).zip(its_former.as_ref());
         let known = before
             .map(|(suite, profile)| lint_with(&suite, profile))
             .unwrap_or_default();

@@ -42,7 +42,7 @@ impl Declared for ImageManifest {
             .and_then(|digest| digest.as_str())
             .and_then(|text| text.parse().ok());
         Ok(ImageStatus {
-            blob_present: blobs::present(app, digest).await,
+            blob_present: blobs::is_stored(app, digest).await,
         })
     }
 }

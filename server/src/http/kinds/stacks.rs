@@ -55,7 +55,7 @@ fn document_without_empties(document: Value) -> Option<Value> {
 
 /// Renders a finding of the rules as a fault, with the pointer to the package where the finding
 /// names one.
-fn refusal(stack: &StackSpec, finding: &Finding) -> Fault {
+fn render_fault(stack: &StackSpec, finding: &Finding) -> Fault {
     let pointer = match stack.packages.contains_key(&finding.about) {
         true => format!("/spec/packages/{}", document::escape(&finding.about)),
         false => "/spec".to_owned(),
@@ -112,7 +112,9 @@ impl Declared for StackSpec {
         let refused = rules::findings(subject)
             .into_iter()
             .filter(|finding| finding.level == Level::Refused);
-        let mut faults: Vec<Fault> = refused.map(|finding| refusal(self, &finding)).collect();
+        let mut faults: Vec<Fault> = refused
+            .map(|finding| render_fault(self, &finding))
+            .collect();
         if let (Some(lock), Some(image)) = (&self.lock, image)
             && lock.image_digest != image.digest
         {
@@ -181,7 +183,7 @@ impl Declared for StackSpec {
         let spec: StackSpec = document::stored(row)?;
         Ok(StackStatus {
             lock_digest: spec.lock.as_ref().map(|lock| lock.digest()),
-            bundle_present: blobs::present(app, spec.bundle).await,
+            bundle_present: blobs::is_stored(app, spec.bundle).await,
         })
     }
 }

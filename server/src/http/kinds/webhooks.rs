@@ -33,7 +33,7 @@ impl Declared for WebhookSpec {
 
     fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
-        if let Err(why) = url(&self.url) {
+        if let Err(why) = parse_url(&self.url) {
             faults.push(fault("/spec/url", "invalid_url", why));
         }
         if !(1..=TOPICS).contains(&self.topics.len()) {
@@ -77,8 +77,8 @@ impl Declared for WebhookSpec {
     /// change may have repaired the cause of a stop.
     async fn written(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
         let spec: Self = document::stored(row)?;
-        let url =
-            url(&spec.url).map_err(|why| Error::unprocessable("/spec/url", "invalid_url", why))?;
+        let url = parse_url(&spec.url)
+            .map_err(|why| Error::unprocessable("/spec/url", "invalid_url", why))?;
         let refused = |why| Error::unprocessable("/spec/url", "address_refused", why);
         app.outbound.check(&url).map_err(refused)?;
         if db::keys::find_secret(conn, row.id).await?.is_none() {
@@ -141,7 +141,7 @@ impl Declared for WebhookSpec {
 
 /// Parses the URL of a webhook. The outbound policy decides later whether the address may be
 /// called.
-fn url(text: &str) -> Result<Url, String> {
+fn parse_url(text: &str) -> Result<Url, String> {
     if text.len() > LONGEST_URL {
         return Err(format!("At most {LONGEST_URL} bytes."));
     }

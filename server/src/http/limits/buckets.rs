@@ -106,7 +106,7 @@ impl Buckets {
             // The table is full of recently active owners: invented credentials.
             return Err(1.0);
         };
-        let filled = fill(*bucket, rate, now);
+        let filled = current_fill(*bucket, rate, now);
         if filled < 1.0 {
             return Err((1.0 - filled) / rate.per_s);
         }
@@ -119,7 +119,7 @@ impl Buckets {
     pub(super) fn charge(&self, who: Who, amount: f64) {
         let (now, rate) = (self.clock.now(), self.rate(who));
         if let Some(bucket) = self.find(&mut self.lock(), who, now) {
-            let left = fill(*bucket, rate, now) - amount;
+            let left = current_fill(*bucket, rate, now) - amount;
             (bucket.left, bucket.at) = (left.max(-rate.burst).min(rate.burst), now);
         }
     }
@@ -133,8 +133,9 @@ impl Buckets {
     pub(super) fn left(&self, who: Who) -> f64 {
         let (now, rate) = (self.clock.now(), self.rate(who));
         let held = self.lock();
-        held.get(&who)
-            .map_or(rate.burst, |bucket| fill(*bucket, rate, now).max(0.0))
+        held.get(&who).map_or(rate.burst, |bucket| {
+            current_fill(*bucket, rate, now).max(0.0)
+        })
     }
 
     pub(super) fn record(&self, who: Who) -> Record {
@@ -188,7 +189,7 @@ impl Buckets {
     fn make_room(&self, held: &mut HashMap<Who, Bucket>, now: Timestamp) {
         let is_full = |who: &Who, bucket: &Bucket| {
             let rate = self.rate(*who);
-            fill(*bucket, rate, now) >= rate.burst
+            current_fill(*bucket, rate, now) >= rate.burst
         };
         held.retain(|who, bucket| {
             let remembered =
@@ -202,7 +203,7 @@ impl Buckets {
 }
 
 /// The content of a bucket at the time `now`.
-fn fill(bucket: Bucket, rate: Rate, now: Timestamp) -> f64 {
+fn current_fill(bucket: Bucket, rate: Rate, now: Timestamp) -> f64 {
     let passed = now.duration_since(bucket.at).as_secs_f64().max(0.0);
     (bucket.left + passed * rate.per_s).min(rate.burst)
 }

@@ -189,7 +189,7 @@ impl Call {
         };
         Self {
             source: peer.map(|ConnectInfo(peer)| Source::of(peer.ip())),
-            credential: credential(request.headers()),
+            credential: find_credential(request.headers()),
             purpose,
         }
     }
@@ -210,7 +210,11 @@ struct Bill {
 /// Middleware: answers 429 with the seconds to wait where a bucket is empty. Other answers carry
 /// the remainder. A credential with an accepted request pays from its own bucket only. Guesses by
 /// others behind the same proxy therefore do not lock out the owner of a valid credential.
-pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next) -> Response {
+pub async fn limit_requests(
+    State(limits): State<Limits>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let call = Call::of(&request);
     let bill = limits.bill(call);
     if let Err(wait_s) = limits.admit(bill) {
@@ -229,7 +233,8 @@ pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next
     };
     limits.settle(bill, is_refused);
     let buckets = &limits.buckets;
-    let opened = sessions::opened(response.headers()).map(|session| named(session.as_bytes()));
+    let opened =
+        sessions::opened(response.headers()).map(|session| hash_credential(session.as_bytes()));
     let accepted = call.credential.filter(|_| known.is_noted());
     match call.credential {
         Some(who) if is_refused => buckets.refuse(who),
@@ -243,14 +248,14 @@ pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next
         }
     }
     if let Some(who) = bill.second.or(bill.first) {
-        tell(response.headers_mut(), buckets.rate(who), buckets.left(who));
+        write_headers(response.headers_mut(), buckets.rate(who), buckets.left(who));
     }
     response
 }
 
 /// Writes the headers of draft-ietf-httpapi-ratelimit-headers-10: the quota, its window in seconds,
 /// and the remainder.
-fn tell(headers: &mut HeaderMap, rate: Rate, rest: f64) {
+fn write_headers(headers: &mut HeaderMap, rate: Rate, rest: f64) {
     let window = (rate.burst / rate.per_s).ceil();
     for (name, text) in [
         (
@@ -269,14 +274,14 @@ fn tell(headers: &mut HeaderMap, rate: Rate, rest: f64) {
 }
 
 /// The credential of a request, valid or not.
-fn credential(headers: &HeaderMap) -> Option<Who> {
+fn find_credential(headers: &HeaderMap) -> Option<Who> {
     match headers.get(header::AUTHORIZATION) {
-        Some(value) => Some(named(value.as_bytes())),
-        None => sessions::sent(headers).map(|session| named(session.as_bytes())),
+        Some(value) => Some(hash_credential(value.as_bytes())),
+        None => sessions::sent(headers).map(|session| hash_credential(session.as_bytes())),
     }
 }
 
-fn named(sent: &[u8]) -> Who {
+fn hash_credential(sent: &[u8]) -> Who {
     let mut start = [0; 16];
     start.copy_from_slice(&Digest::of(sent).0[..16]);
     Who::Credential(start)

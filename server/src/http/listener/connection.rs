@@ -56,7 +56,7 @@ pub(super) async fn converse(
     admitted: Admitted,
     shared: Arc<Shared>,
 ) {
-    match talk(stream, peer, admitted, &shared).await {
+    match serve_protocol(stream, peer, admitted, &shared).await {
         Ok(()) => {}
         Err(end @ (End::Handshake(_) | End::LateHandshake)) => {
             tracing::info!(%peer, error = %end, "a caller was not let in");
@@ -65,13 +65,13 @@ pub(super) async fn converse(
     }
 }
 
-async fn talk(
+async fn serve_protocol(
     stream: TcpStream,
     peer: SocketAddr,
     admitted: Admitted,
     shared: &Shared,
 ) -> Result<(), End> {
-    prepare(&stream, shared.bounds)?;
+    set_user_timeout(&stream, shared.bounds)?;
     let Admitted { place, mut end, .. } = admitted;
     match &shared.door {
         Door::Plain => {
@@ -98,7 +98,7 @@ async fn talk(
 }
 
 /// Sets TCP_USER_TIMEOUT: a peer without acknowledgements for the time of a stall is gone.
-fn prepare(stream: &TcpStream, bounds: Bounds) -> io::Result<()> {
+fn set_user_timeout(stream: &TcpStream, bounds: Bounds) -> io::Result<()> {
     let silence = u32::try_from(bounds.stall.as_millis()).unwrap_or(u32::MAX);
     setsockopt(stream, sockopt::TcpUserTimeout, &silence)?;
     stream.set_nodelay(true)

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::http::extract::{Path, Query};
 use crate::http::paging::{self, CountedPage, ListQuery};
 use crate::intents::answer::Answer;
-use crate::intents::events::event;
+use crate::intents::events::render_event;
 
 /// The default page size of gate runs, because runs with all results are large.
 const RUNS: u32 = 20;
@@ -94,7 +94,7 @@ pub(super) async fn list_node_gate_runs(
                 fingerprint: run.fingerprint,
                 finished_at: run.finished_at,
                 voided_at: run.voided_at.map(|at| at.to_jiff()),
-                results: db::gates::results(conn, run.id).await?,
+                results: db::gates::list_results(conn, run.id).await?,
             });
         }
         Ok(items)
@@ -104,7 +104,7 @@ pub(super) async fn list_node_gate_runs(
         ..query
     };
     let only = vec![Term::equal("node", id.to_string())];
-    paging::page(
+    paging::build_page(
         &mut conn,
         &GATE_RUNS,
         &query,
@@ -147,7 +147,7 @@ pub(super) async fn list_node_events(
     let rows = db::events::list_on(&mut conn, &filter, query.after, EVENTS).await?;
     let last_seq = rows.last().map_or(query.after, |row| row.seq);
     Answer::ok(&Events {
-        items: rows.into_iter().map(event).collect(),
+        items: rows.into_iter().map(render_event).collect(),
         last_seq,
     })
 }
@@ -197,13 +197,13 @@ pub(in crate::http) async fn timeline(
             operation: row.operation.map(|id| id.0),
         })
         .collect();
-    items.extend(steps.into_iter().filter_map(step));
+    items.extend(steps.into_iter().filter_map(render_step));
     items.sort_by_key(|item| item.at);
     Ok(Timeline { items })
 }
 
 /// Renders a started step; `None` for a step not yet started.
-fn step(row: StepRow) -> Option<TimelineEntry> {
+fn render_step(row: StepRow) -> Option<TimelineEntry> {
     let started = row.started_at?.to_jiff();
     let finished = row.finished_at.map(|at| at.to_jiff());
     let failure = row

@@ -62,7 +62,7 @@ pub(super) async fn list_node_components(
         .await?
         .ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
     let only = vec![Term::equal("node", id.to_string())];
-    paging::page(
+    paging::build_page(
         &mut conn,
         &COMPONENTS,
         &query,
@@ -132,7 +132,7 @@ pub(super) async fn list_components(
         count,
     };
     let mut conn = app.pool.acquire().await?;
-    paging::page(
+    paging::build_page(
         &mut conn,
         &COMPONENTS,
         &query,

@@ -35,7 +35,7 @@ pub(super) async fn list_nodes(
     };
     let mut conn = app.pool.acquire().await?;
     let sight = actor.sight();
-    paging::page(
+    paging::build_page(
         &mut conn,
         &filter::NODES,
         &query,

@@ -47,7 +47,7 @@ pub(super) async fn list_node_recoveries(
             .collect())
     };
     let only = vec![Term::equal("node", id.to_string())];
-    paging::page(
+    paging::build_page(
         &mut conn,
         &RECOVERIES,
         &query,

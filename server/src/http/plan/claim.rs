@@ -62,7 +62,7 @@ async fn plan_change(
         true => Change::Changed,
         false => Change::Unchanged,
     };
-    let differences = diff::of(
+    let differences = diff::list_differences(
         Some(&json!({ "spec": claim.spec })),
         &json!({ "spec": object.spec }),
     );
@@ -87,7 +87,7 @@ async fn plan_creation(
         .into_iter()
         .map(|row| row.id)
         .collect();
-    let differences = diff::of(None, &json!({ "spec": object.spec }));
+    let differences = diff::list_differences(None, &json!({ "spec": object.spec }));
     let planned = planned(object, Change::Created, differences);
     let gates = reach::list_gates(conn, &pools).await?;
     let nodes = vec![bound.node];

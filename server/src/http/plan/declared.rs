@@ -8,7 +8,7 @@ use serde_json::json;
 use sqlx::PgConnection;
 
 use super::reach::{self, Reach};
-use super::{Change, diff, parts, planned};
+use super::{Change, diff, plan_parts, planned};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
@@ -42,8 +42,8 @@ pub(super) async fn plan_declared<K: Declared>(
             .map(|row| declared::read::shown::<K>(row.spec.clone())),
     );
     let was = before.as_ref().zip(spec.as_ref());
-    let was = was.map(|(row, spec)| parts(&json!(row.labels), &json!(row.annotations), spec));
-    let raw = parts(
+    let was = was.map(|(row, spec)| plan_parts(&json!(row.labels), &json!(row.annotations), spec));
+    let raw = plan_parts(
         &json!(object.labels),
         &json!(object.annotations),
         &object.spec,
@@ -54,12 +54,12 @@ pub(super) async fn plan_declared<K: Declared>(
     let reach = Reach::of(conn, K::KIND, spec.as_ref(), &object.spec).await?;
     let answer = declared::write::write(app, conn, actor, &object.name, before, document).await?;
     let written = &answer.body;
-    let is = parts(
+    let is = plan_parts(
         &written["labels"],
         &written["annotations"],
         &written["spec"],
     );
-    let mut differences = diff::of(was.as_ref(), &is);
+    let mut differences = diff::list_differences(was.as_ref(), &is);
     let change = match generation {
         None => Change::Created,
         Some(before) if written["generation"].as_i64() != Some(before) => Change::Changed,
@@ -67,7 +67,7 @@ pub(super) async fn plan_declared<K: Declared>(
     };
     if change == Change::Changed && differences.is_empty() {
         // Only a secret can differ without a visible difference.
-        differences = diff::of(
+        differences = diff::list_differences(
             Some(&json!({ "spec": {} })),
             &json!({ "spec": { "secret": "changed" } }),
         );

@@ -9,7 +9,7 @@ use crate::document::escape;
 const MOST: usize = 200;
 
 /// Lists every differing value, at most 200. Two lists are compared as a whole.
-pub(super) fn of(before: Option<&Value>, after: &Value) -> Vec<Difference> {
+pub(super) fn list_differences(before: Option<&Value>, after: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(String::new(), before, Some(after), &mut found);
     found.truncate(MOST);
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn each_value_that_differs_is_pointed_at() {
         let told = |before: Value, after: Value| {
-            of(Some(&before), &after)
+            list_differences(Some(&before), &after)
                 .into_iter()
                 .map(|one| (one.pointer, one.before, one.after))
                 .collect::<Vec<_>>()
@@ -90,7 +90,7 @@ mod tests {
             [("/a".into(), Some(Value::Null), None)]
         );
         assert_eq!(
-            of(None, &json!({"labels": {}, "spec": {"units": 1}})).len(),
+            list_differences(None, &json!({"labels": {}, "spec": {"units": 1}})).len(),
             2
         );
     }

@@ -72,7 +72,7 @@ async fn make_plan(
     Json(request): Json<MakePlan>,
 ) -> Result<Answer, Error> {
     let objects = sort_by_kind(request.objects)?;
-    let planned = writing::tell(&app, async |conn| {
+    let planned = writing::plan_effect(&app, async |conn| {
         let mut planned = Vec::with_capacity(objects.len());
         for object in &objects {
             planned.push(plan_object(&app, conn, &actor, object).await?);
@@ -145,7 +145,10 @@ async fn plan_object(
         }
         Err(error) => {
             alone.rollback().await?;
-            Ok(blocked(object, &taken::named(conn, actor, error).await))
+            Ok(plan_refused(
+                object,
+                &taken::name_holder(conn, actor, error).await,
+            ))
         }
     }
 }
@@ -186,7 +189,7 @@ async fn plan_kind(
     }
 }
 
-fn parts(labels: &Value, annotations: &Value, spec: &Value) -> Value {
+fn plan_parts(labels: &Value, annotations: &Value, spec: &Value) -> Value {
     json!({ "labels": labels, "annotations": annotations, "spec": spec })
 }
 
@@ -223,7 +226,7 @@ fn planned(object: &Desired, change: Change, diff: Vec<Difference>) -> PlannedOb
 }
 
 /// The plan of an object with a refused write.
-fn blocked(object: &Desired, error: &Error) -> PlannedObject {
+fn plan_refused(object: &Desired, error: &Error) -> PlannedObject {
     let (code, detail, faults) = error.public();
     let fault = |pointer: &str, code: &str, detail: String| problem::Fault {
         pointer: pointer.to_owned(),

@@ -7,7 +7,7 @@ use muster_core::effects::Effect;
 use serde_json::json;
 use sqlx::PgConnection;
 
-use super::{Change, diff, parts, planned};
+use super::{Change, diff, plan_parts, planned};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
@@ -35,9 +35,9 @@ pub(super) async fn plan_node(
     }
     let was = before
         .as_ref()
-        .map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
+        .map(|row| plan_parts(&json!(row.labels), &json!(row.annotations), &row.spec));
     let claimed = before.as_ref().is_some_and(|node| node.claimed);
-    let raw = parts(
+    let raw = plan_parts(
         &json!(object.labels),
         &json!(object.annotations),
         &object.spec,
@@ -45,7 +45,7 @@ pub(super) async fn plan_node(
     let document = Document::<Draft<NodeSpec>>::read(raw.clone())?;
     let accepted = document.typed().spec.accept;
     let written = write(app, conn, actor, &object.name, before, document).await?;
-    let differences = diff::of(was.as_ref(), &raw);
+    let differences = diff::list_differences(was.as_ref(), &raw);
     let relabelled = differences
         .iter()
         .any(|difference| difference.pointer.starts_with("/labels"));

@@ -138,16 +138,16 @@ async fn of_pool(
         Effect::InPlace
     };
     if before.stack != after.stack {
-        let old = spec::<StackSpec>(conn, "stack", &before.stack).await?;
-        let new = spec::<StackSpec>(conn, "stack", &after.stack).await?;
+        let old = find_spec::<StackSpec>(conn, "stack", &before.stack).await?;
+        let new = find_spec::<StackSpec>(conn, "stack", &after.stack).await?;
         effect = effect.max(
             old.zip(new)
                 .map_or(Effect::None, |(old, new)| diff::effect_of(&old, &new)),
         );
     }
     if before.image != after.image {
-        let old = spec::<ImageManifest>(conn, "image", &before.image).await?;
-        let new = spec::<ImageManifest>(conn, "image", &after.image).await?;
+        let old = find_spec::<ImageManifest>(conn, "image", &before.image).await?;
+        let new = find_spec::<ImageManifest>(conn, "image", &after.image).await?;
         effect = effect.max(
             old.zip(new)
                 .map_or(Effect::None, |(old, new)| effects::of_image(&old, &new)),
@@ -240,7 +240,7 @@ fn parse_both<T: DeserializeOwned>(before: &Value, after: &Value) -> Option<(T, 
     T::deserialize(before).ok().zip(T::deserialize(after).ok())
 }
 
-async fn spec<T: DeserializeOwned>(
+async fn find_spec<T: DeserializeOwned>(
     conn: &mut PgConnection,
     kind: &str,
     name: &str,

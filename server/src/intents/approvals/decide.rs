@@ -214,5 +214,9 @@ async fn decide_waiver(
         waivers::describe(&waived),
         waived.requested_by
     );
-    db::events::insert(conn, waivers::event(app, actor, kind, &waived, summary)).await
+    db::events::insert(
+        conn,
+        waivers::waiver_event(app, actor, kind, &waived, summary),
+    )
+    .await
 }

@@ -13,7 +13,7 @@ use crate::db::claims::{Changeable, ClaimRow};
 use crate::document::{self, Document};
 use crate::error::Error;
 use crate::intents::answer::Answer;
-use crate::intents::claims::locked::{LockedClaim, over};
+use crate::intents::claims::locked::{LockedClaim, refuse_released};
 use crate::intents::claims::view;
 use crate::intents::preconditions::Preconditions;
 use crate::intents::writing;
@@ -67,7 +67,7 @@ pub(crate) async fn change(
         hold,
     };
     if !db::claims::set_spec(conn, claim.id, to, now).await? {
-        return Err(over(claim));
+        return Err(refuse_released(claim));
     }
     let what = match (claim.hold, hold) {
         (false, true) => "is on hold: automation does not change the software of its node",

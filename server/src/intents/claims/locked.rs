@@ -63,7 +63,7 @@ impl LockedClaim {
 }
 
 /// The refusal for a claim with a protected node.
-pub(crate) fn protected(node: &LockedNode) -> Error {
+pub(crate) fn refuse_protected(node: &LockedNode) -> Error {
     Error::conflict(
         "protected",
         format!("{} is protected; clear that first.", node.name),
@@ -71,6 +71,6 @@ pub(crate) fn protected(node: &LockedNode) -> Error {
 }
 
 /// The refusal for a claim without a node.
-pub(crate) fn over(claim: &ClaimRow) -> Error {
+pub(crate) fn refuse_released(claim: &ClaimRow) -> Error {
     Error::conflict("released", format!("The claim {} is over.", claim.name))
 }

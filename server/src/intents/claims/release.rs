@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::approvals::limits::{self, LimitedPool, PendingApproval, Wanted};
 use crate::intents::claims::disks::Disks;
-use crate::intents::claims::locked::{LockedClaim, over, protected};
+use crate::intents::claims::locked::{LockedClaim, refuse_protected, refuse_released};
 use crate::intents::preconditions::Preconditions;
 use crate::intents::{dry_run, writing};
 
@@ -60,7 +60,7 @@ pub(crate) async fn submit(
         preconditions.allow_removal(locked.claim.generation)?;
         match request(conn, app, actor, &locked, disks).await? {
             Requested::Begun(operation) => {
-                let answer = writing::accepted(conn, operation).await?;
+                let answer = writing::answer_accepted(conn, operation).await?;
                 Ok(Ok((operation, answer)))
             }
             // The transaction commits the request for an approval. The answer is a refusal naming
@@ -93,7 +93,7 @@ enum Step {
 fn next_step(locked: &LockedClaim, disks: Disks) -> Result<Step, Error> {
     let LockedClaim { claim, node } = locked;
     match (claim.state.as_str(), claim.operation) {
-        _ if node.protected => Err(protected(node)),
+        _ if node.protected => Err(refuse_protected(node)),
         ("bound", _) => Ok(Step::Begin),
         ("releasing", Some(operation)) => {
             let erases = disks == Disks::ErasedNow && claim.undo_until.is_some();
@@ -102,7 +102,7 @@ fn next_step(locked: &LockedClaim, disks: Disks) -> Result<Step, Error> {
                 false => Step::Continue(operation),
             })
         }
-        _ => Err(over(claim)),
+        _ => Err(refuse_released(claim)),
     }
 }
 
@@ -168,7 +168,7 @@ pub(crate) async fn plan(
     let locked = LockedClaim::lock(conn, &claim.id.to_string()).await?;
     let LockedClaim { claim, node } = &locked;
     if node.protected {
-        return Err(protected(node));
+        return Err(refuse_protected(node));
     }
     if claim.state != ClaimState::Bound {
         return Ok(None);
@@ -207,7 +207,7 @@ pub(crate) async fn begin_approved(
     let LockedClaim { claim, node } = locked;
     let requester = approver.acting_for(requested_by);
     match (claim.state.as_str(), claim.operation) {
-        _ if node.protected => Err(protected(node)),
+        _ if node.protected => Err(refuse_protected(node)),
         ("bound", _) => {
             let pool = limits::load_pool(conn, claim.pool_id).await?;
             begin_release(conn, app, &requester, locked, &pool, disks).await
@@ -217,7 +217,7 @@ pub(crate) async fn begin_approved(
             erase_now(conn, app, &requester, claim, operation).await?;
             Ok(operation)
         }
-        _ => Err(over(claim)),
+        _ => Err(refuse_released(claim)),
     }
 }
 
@@ -294,6 +294,6 @@ async fn begin_release(
     let event = actor.event(now, "claim.releasing", Some(claim.node), summary);
     match releases::begin(conn, &given, &new, event).await? {
         true => Ok(new.id),
-        false => Err(over(claim)),
+        false => Err(refuse_released(claim)),
     }
 }

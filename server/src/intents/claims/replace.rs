@@ -23,7 +23,7 @@ use crate::intents::answer::Answer;
 use crate::intents::approvals::limits::{self, PendingApproval, Wanted};
 use crate::intents::claims::create::{self, ClaimEvent};
 use crate::intents::claims::disks::Disks;
-use crate::intents::claims::locked::{LockedClaim, over, protected};
+use crate::intents::claims::locked::{LockedClaim, refuse_protected, refuse_released};
 use crate::intents::claims::release;
 use crate::intents::dry_run;
 use crate::intents::idempotency::IdempotencyKey;
@@ -91,7 +91,7 @@ pub async fn plan(
     key: &str,
     body: &ReplaceClaim,
 ) -> Result<NodePlan, Error> {
-    writing::tell(app, async |conn| {
+    writing::plan_effect(app, async |conn| {
         let locked = LockedClaim::lock(conn, key).await?;
         let pool = limits::load_pool(conn, locked.claim.pool_id).await?;
         Ok(
@@ -193,7 +193,7 @@ async fn find_under_way(
 ) -> Result<Option<Replacement>, Error> {
     let LockedClaim { claim, node } = locked;
     match claim.state.as_str() {
-        _ if node.protected => return Err(protected(node)),
+        _ if node.protected => return Err(refuse_protected(node)),
         "bound" => {}
         "releasing" => {
             let detail = format!(
@@ -202,7 +202,7 @@ async fn find_under_way(
             );
             return Err(Error::conflict("releasing", detail));
         }
-        _ => return Err(over(claim)),
+        _ => return Err(refuse_released(claim)),
     }
     if let Some(other) = &claim.replaces {
         let detail = format!(

@@ -28,14 +28,14 @@ const BATCH: i64 = 20;
 ///
 /// # Errors
 /// When the database fails.
-pub(crate) async fn fill(
+pub(crate) async fn create_missing(
     conn: &mut PgConnection,
     app: &App,
     pool: &ObjectRow,
 ) -> Result<i64, Error> {
     let missing = requested_count(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
     let labels = BTreeMap::new();
-    let fits = fits(conn, pool, &labels).await?;
+    let fits = build_filter(conn, pool, &labels).await?;
     let mut made = 0;
     while made < missing.min(BATCH) {
         let Some(node) = create::lock_any(conn, &fits).await? else {
@@ -123,7 +123,7 @@ pub(crate) async fn next_nodes(
         return Ok(Vec::new());
     }
     let labels = BTreeMap::new();
-    let fits = fits(conn, pool, &labels).await?;
+    let fits = build_filter(conn, pool, &labels).await?;
     db::claims::list_available(conn, &fits, missing).await
 }
 
@@ -136,7 +136,7 @@ fn requested_count(pool: &ObjectRow) -> Result<i64, Error> {
 /// The filter for available nodes: the pool's hardware profile, and the site of the pool's cluster.
 /// The cluster admits only nodes of its site. An actor with the permission to set `replicas` may
 /// claim every node there.
-async fn fits<'labels>(
+async fn build_filter<'labels>(
     conn: &mut PgConnection,
     pool: &ObjectRow,
     labels: &'labels BTreeMap<String, String>,

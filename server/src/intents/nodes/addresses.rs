@@ -52,7 +52,7 @@ pub(crate) async fn reserve(
     names.sort_unstable();
     names.dedup();
     for name in names {
-        subnets.insert(name, hold(conn, name).await?);
+        subnets.insert(name, lock_subnet(conn, name).await?);
     }
     let mut seen = BTreeSet::new();
     for (at, mac) in spec.macs.iter().enumerate() {
@@ -64,7 +64,7 @@ pub(crate) async fn reserve(
             ));
             continue;
         }
-        match lease(&mut subnets, at, mac, &spec.site) {
+        match lease_address(&mut subnets, at, mac, &spec.site) {
             Ok(lease) => rows.push(MacRow {
                 mac: mac.mac,
                 lease,
@@ -75,7 +75,7 @@ pub(crate) async fn reserve(
     Ok(rows)
 }
 
-async fn hold(conn: &mut PgConnection, name: &str) -> Result<Option<Held>, Error> {
+async fn lock_subnet(conn: &mut PgConnection, name: &str) -> Result<Option<Held>, Error> {
     let Some(row) = db::objects::find_for_update(conn, "subnet", name).await? else {
         return Ok(None);
     };
@@ -92,7 +92,7 @@ async fn hold(conn: &mut PgConnection, name: &str) -> Result<Option<Held>, Error
     }))
 }
 
-fn lease(
+fn lease_address(
     subnets: &mut BTreeMap<&str, Option<Held>>,
     at: usize,
     mac: &NodeMac,
@@ -125,9 +125,9 @@ fn lease(
     }
     let address = match mac.address {
         Some(address) => {
-            wanted(held, address).map_err(|why| fault(pointer("address"), "not_free", why))?
+            check_wanted(held, address).map_err(|why| fault(pointer("address"), "not_free", why))?
         }
-        None => pick(held, mac.mac).ok_or_else(|| {
+        None => pick_address(held, mac.mac).ok_or_else(|| {
             fault(
                 pointer("subnet"),
                 "exhausted",
@@ -143,14 +143,14 @@ fn lease(
 /// Checks the requested address against the subnet and against the same request. A conflict with
 /// another node fails at the write, by a constraint of the database; the error then names the
 /// holder.
-fn wanted(held: &Held, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
+fn check_wanted(held: &Held, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
     if !is_host(&held.spec, address) {
         return Err(format!(
             "{address} is not a host address of {}.",
             held.spec.network
         ));
     }
-    if reserved(&held.spec, address) {
+    if is_reserved(&held.spec, address) {
         return Err(format!(
             "{address} belongs to the agent, the gateway or the dynamic range."
         ));
@@ -162,18 +162,18 @@ fn wanted(held: &Held, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
 }
 
 /// Picks the MAC's earlier address, or the lowest free one.
-fn pick(held: &Held, mac: Mac) -> Option<Ipv4Addr> {
+fn pick_address(held: &Held, mac: Mac) -> Option<Ipv4Addr> {
     if let Some(IpAddr::V4(had)) = held.taken.get(&mac) {
         return Some(*had);
     }
     let taken: BTreeSet<IpAddr> = held.taken.values().copied().collect();
     let free = |address: &Ipv4Addr| {
-        !reserved(&held.spec, *address) && !taken.contains(&IpAddr::V4(*address))
+        !is_reserved(&held.spec, *address) && !taken.contains(&IpAddr::V4(*address))
     };
     held.spec.network.hosts().find(free)
 }
 
-fn reserved(subnet: &SubnetSpec, address: Ipv4Addr) -> bool {
+fn is_reserved(subnet: &SubnetSpec, address: Ipv4Addr) -> bool {
     let lent = subnet
         .dynamic_range
         .is_some_and(|range| (range.first..=range.last).contains(&address));
@@ -216,13 +216,16 @@ mod tests {
             "52:54:00:00:00:0a".parse().unwrap(),
             "52:54:00:00:00:0b".parse().unwrap(),
         );
-        assert_eq!(pick(&held(&[]), a), Some(Ipv4Addr::new(10, 0, 0, 2)));
         assert_eq!(
-            pick(&held(&[("52:54:00:00:00:0b", "10.0.0.2")]), a),
+            pick_address(&held(&[]), a),
+            Some(Ipv4Addr::new(10, 0, 0, 2))
+        );
+        assert_eq!(
+            pick_address(&held(&[("52:54:00:00:00:0b", "10.0.0.2")]), a),
             Some(Ipv4Addr::new(10, 0, 0, 3))
         );
         assert_eq!(
-            pick(&held(&[("52:54:00:00:00:0b", "10.0.0.4")]), b),
+            pick_address(&held(&[("52:54:00:00:00:0b", "10.0.0.4")]), b),
             Some(Ipv4Addr::new(10, 0, 0, 4))
         );
         let full = held(&[
@@ -230,7 +233,7 @@ mod tests {
             ("52:54:00:00:00:02", "10.0.0.3"),
             ("52:54:00:00:00:03", "10.0.0.4"),
         ]);
-        assert_eq!(pick(&full, a), None);
+        assert_eq!(pick_address(&full, a), None);
     }
 
     #[test]
@@ -242,8 +245,8 @@ mod tests {
         for bad in [
             "10.0.0.0", "10.0.0.7", "10.0.0.1", "10.0.0.5", "10.0.0.2", "10.0.1.2",
         ] {
-            assert!(wanted(&held, bad.parse().unwrap()).is_err(), "{bad}");
+            assert!(check_wanted(&held, bad.parse().unwrap()).is_err(), "{bad}");
         }
-        assert!(wanted(&held, Ipv4Addr::new(10, 0, 0, 3)).is_ok());
+        assert!(check_wanted(&held, Ipv4Addr::new(10, 0, 0, 3)).is_ok());
     }
 }

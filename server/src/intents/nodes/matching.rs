@@ -127,14 +127,14 @@ impl Pair {
             if node.spec.get(member) != spec.get(member) {
                 changes.push(format!(
                     "{member}: {} → {}",
-                    text(&node.spec[member]),
-                    text(&spec[member])
+                    format_text(&node.spec[member]),
+                    format_text(&spec[member])
                 ));
             }
         }
         let macs = |spec: &Value| {
             let macs = spec["macs"].as_array().into_iter().flatten();
-            macs.map(|mac| text(&mac["mac"]))
+            macs.map(|mac| format_text(&mac["mac"]))
                 .collect::<Vec<_>>()
                 .join(", ")
         };
@@ -232,7 +232,7 @@ fn merge_spec(
     Ok(spec)
 }
 
-fn text(value: &Value) -> String {
+fn format_text(value: &Value) -> String {
     value.as_str().unwrap_or("none").to_owned()
 }
 
@@ -336,8 +336,13 @@ mod tests {
 
     fn macs(spec: &Value) -> Vec<(String, String)> {
         let macs = spec["macs"].as_array().unwrap().iter();
-        macs.map(|mac| (text(&mac["mac"])[15..].to_owned(), text(&mac["address"])))
-            .collect()
+        macs.map(|mac| {
+            (
+                format_text(&mac["mac"])[15..].to_owned(),
+                format_text(&mac["address"]),
+            )
+        })
+        .collect()
     }
 
     #[test]

@@ -102,7 +102,7 @@ async fn record_parts(
         )
         .await?;
     }
-    db::gates::void(conn, node.id, now).await?;
+    db::gates::void_runs(conn, node.id, now).await?;
     let summary = format!(
         "{}: every earlier disk was replaced; no disk is left to wipe",
         node.name
@@ -144,11 +144,11 @@ pub(crate) async fn load(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Co
     Ok(db::components::list_by_id(conn, ids)
         .await?
         .into_iter()
-        .map(component)
+        .map(render_component)
         .collect())
 }
 
-pub(crate) fn component(row: ComponentRow) -> Component {
+pub(crate) fn render_component(row: ComponentRow) -> Component {
     Component {
         id: row.id,
         node: row.node_name,

@@ -40,7 +40,7 @@ pub async fn load(
     rows.into_iter()
         .map(|row| {
             let own = addresses.remove(&row.id).unwrap_or_default();
-            object(row, own, now)
+            render_node(row, own, now)
         })
         .collect()
 }
@@ -59,8 +59,12 @@ pub async fn load_one(
     load(conn, &[id], now).await?.pop().ok_or_else(missing)
 }
 
-fn object(row: NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> Result<NodeObject, Error> {
-    let status = status(&row, addresses, now);
+fn render_node(
+    row: NodeRow,
+    addresses: Vec<AddressRow>,
+    now: Timestamp,
+) -> Result<NodeObject, Error> {
+    let status = render_status(&row, addresses, now);
     Ok(Object {
         id: row.id.0,
         link: format!("/v1/nodes/{}", row.name),
@@ -76,7 +80,7 @@ fn object(row: NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> Result<No
     })
 }
 
-fn status(row: &NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> NodeStatus {
+fn render_status(row: &NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> NodeStatus {
     let last_gate_run = match (
         row.gate_run_id,
         &row.gate_run_suite,
@@ -99,11 +103,11 @@ fn status(row: &NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> NodeStat
         failed_phase: row.failed_phase.map(|phase| phase.to_string()),
         reason: row.reason.clone(),
         epoch: row.epoch,
-        why: why(row),
+        why: explain_state(row),
         claim: row.claim.clone(),
         pool: row.pool.clone(),
         operation: row.operation_id.map(|id| id.0),
-        conditions: conditions(row, now),
+        conditions: list_conditions(row, now),
         addresses: addresses
             .into_iter()
             .filter_map(|row| {
@@ -136,7 +140,7 @@ fn bmc_port(spec: &Value) -> Option<u16> {
 }
 
 /// The conditions of a node beside the state, each with the time of its begin where known.
-fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
+fn list_conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
     let condition = |name: &str, holds: bool, since| {
         let value = if holds { "true" } else { "false" };
         Condition {
@@ -179,7 +183,7 @@ fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
 
 /// Builds the answer to "why is this node not moving?": one sentence, and the same facts as
 /// members.
-fn why(row: &NodeRow) -> Why {
+fn explain_state(row: &NodeRow) -> Why {
     let mut sentence = format!("{} is {}", row.name, row.state.as_str().replace('_', " "));
     let mut add = |text: String| sentence.push_str(&text);
     if let Some(purpose) = &row.purpose {

@@ -72,7 +72,7 @@ async fn stop(
     let jobs = if climbs {
         0
     } else {
-        db::operations::cancel_jobs(conn, row.id, now).await?
+        db::jobs::cancel_of(conn, row.id, now).await?
     };
     let Some(node) = node else { return Ok(()) };
     let what = if climbs {

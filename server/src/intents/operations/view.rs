@@ -26,14 +26,14 @@ pub(crate) async fn find(conn: &mut PgConnection, id: OperationId) -> Result<Ope
 pub async fn load(conn: &mut PgConnection, id: OperationId) -> Result<Operation, Error> {
     let row = find(conn, id).await?;
     let missing = || Error::NotFound(format!("operation {id}"));
-    views(conn, vec![row]).await?.pop().ok_or_else(missing)
+    render_all(conn, vec![row]).await?.pop().ok_or_else(missing)
 }
 
 /// Renders operations with their steps.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn views(
+pub async fn render_all(
     conn: &mut PgConnection,
     rows: Vec<OperationRow>,
 ) -> Result<Vec<Operation>, Error> {
@@ -60,7 +60,7 @@ pub async fn views(
             );
             let mut operation = view(row, own)?;
             match operation.done {
-                true => operation.result = Some(standing::result(&operation, around, &runs)),
+                true => operation.result = Some(standing::link_results(&operation, around, &runs)),
                 false => {
                     operation.blocked_by =
                         around.and_then(|around| standing::blocked_by(&operation.steps, around))
@@ -91,7 +91,7 @@ fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
         state,
         done: state.done(),
         progress: progress(&row, &steps, state),
-        error: row.error.as_ref().map(failure),
+        error: row.error.as_ref().map(read_failure),
         steps,
         deadline: row
             .deadline_at
@@ -119,7 +119,7 @@ fn step(row: StepRow) -> Step {
             .progress
             .and_then(|progress| serde_json::from_value(progress).ok()),
         waiting_for: row.waiting_for,
-        failure: row.failure.as_ref().map(failure),
+        failure: row.failure.as_ref().map(read_failure),
         created_at: row.created_at,
         started_at: row.started_at.map(|at| at.to_jiff()),
         finished_at: row.finished_at.map(|at| at.to_jiff()),
@@ -148,7 +148,7 @@ fn progress(row: &OperationRow, steps: &[Step], state: OperationState) -> Operat
     OperationProgress {
         step: current.map(|step| step.step.clone()),
         steps: u32::try_from(steps.len()).unwrap_or(u32::MAX),
-        percent: report.and_then(percent),
+        percent: report.and_then(compute_percent),
         message: said
             .into_iter()
             .flatten()
@@ -157,7 +157,7 @@ fn progress(row: &OperationRow, steps: &[Step], state: OperationState) -> Operat
     }
 }
 
-fn percent(report: &Progress) -> Option<f64> {
+fn compute_percent(report: &Progress) -> Option<f64> {
     let (done, total) = report.done.zip(report.total)?;
     #[expect(
         clippy::cast_precision_loss,
@@ -168,7 +168,7 @@ fn percent(report: &Progress) -> Option<f64> {
 
 /// Reads a stored failure. Missing members are filled with defaults instead of failing the read,
 /// because the failure is only displayed.
-fn failure(stored: &Value) -> Failure {
+fn read_failure(stored: &Value) -> Failure {
     let text = |member: &str| stored[member].as_str().map(str::to_owned);
     Failure {
         code: text("code").map_or(FailureCode::Failed, |code| FailureCode::from(code.as_str())),

@@ -42,7 +42,7 @@ pub(crate) async fn preview_run(
     body: &RunPairs,
 ) -> Result<PairRun, Error> {
     rules::check_request(body)?;
-    writing::tell(app, async |conn| {
+    writing::plan_effect(app, async |conn| {
         let pool = find_pool(conn, pool).await?;
         let id = begin::begin(conn, app, actor, &pool, body).await?;
         let row = db::pairs::runs::find(conn, pool.id, id.0).await?;

@@ -56,7 +56,7 @@ pub(super) async fn draw(
         after: None,
         limit: RACKS + 1,
     };
-    let mut racks = filter::list_ids(conn, &filter::objects("rack"), &[], sight, from).await?;
+    let mut racks = filter::list_ids(conn, &filter::objects_of("rack"), &[], sight, from).await?;
     let more = cut(&mut racks, RACKS);
     let rows = db::pages::racks::list(conn, nodes, &racks).await?;
     let racks = match total <= NODES_ON_MAP {
@@ -78,27 +78,27 @@ async fn draw_cells(
     let cells = |rack| {
         let standing = placed.iter().filter(|node| node.rack == Some(rack));
         standing
-            .map(|node| cell(&node.name, node.state))
+            .map(|node| render_cell(&node.name, node.state))
             .collect::<Vec<_>>()
     };
     let mut racks: Vec<Rack> = rows
         .into_iter()
-        .map(|row| rack(row.name, cells(row.id)))
+        .map(|row| render_rack(row.name, cells(row.id)))
         .collect();
     if !unplaced.is_empty() {
         let cells = unplaced
             .iter()
-            .map(|node| cell(&node.name, node.state))
+            .map(|node| render_cell(&node.name, node.state))
             .collect();
         racks.push(Rack {
             href: "/nodes".into(),
-            ..rack("no rack".into(), cells)
+            ..render_rack("no rack".into(), cells)
         });
     }
     Ok(racks)
 }
 
-fn rack(name: String, cells: Vec<Cell>) -> Rack {
+fn render_rack(name: String, cells: Vec<Cell>) -> Rack {
     let told = match cells.len() {
         0 => "empty".to_owned(),
         1 => "1 node".to_owned(),
@@ -114,7 +114,7 @@ fn rack(name: String, cells: Vec<Cell>) -> Rack {
     }
 }
 
-fn cell(name: &str, state: State) -> Cell {
+fn render_cell(name: &str, state: State) -> Cell {
     let chip = chips::state(state);
     Cell {
         href: format!("/nodes/{name}"),

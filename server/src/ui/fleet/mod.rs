@@ -104,7 +104,7 @@ pub(super) async fn show_fleet(
 ) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
     let sight = actor.sight();
-    let seen = filter::seen(&mut conn, &filter::NODES, &sight).await?;
+    let seen = filter::list_visible(&mut conn, &filter::NODES, &sight).await?;
     let nodes = seen.as_deref();
     let counts: BTreeMap<NodeState, i64> = db::monitoring::count_by_state(&mut conn, nodes)
         .await?
@@ -124,7 +124,7 @@ pub(super) async fn show_fleet(
         frame: Frame::new(&visit, &actor, Section::Fleet, "Fleet")
             .by_hand("muster node list", "/v1/nodes"),
         total: format::count(total),
-        tiles: tiles(&counts),
+        tiles: render_tiles(&counts),
         drifted: count_or_empty(drifted),
         stuck,
         stuck_more,
@@ -160,7 +160,9 @@ async fn list_stuck(
     let mut rows = db::pages::fleet::list_stuck(conn, nodes, now, ROWS + 1).await?;
     let more = cut(&mut rows, ROWS);
     Ok((
-        rows.into_iter().map(|row| overdue(row, now)).collect(),
+        rows.into_iter()
+            .map(|row| render_overdue(row, now))
+            .collect(),
         more,
     ))
 }
@@ -193,7 +195,7 @@ async fn list_failing_gates(
 ) -> Result<Vec<Gate>, Error> {
     let since = now - SignedDuration::from_hours(7 * 24);
     let rows = db::pages::fleet::list_failing_gates(conn, nodes, since, GATES).await?;
-    Ok(rows.into_iter().map(gate).collect())
+    Ok(rows.into_iter().map(render_gate).collect())
 }
 
 /// Returns the newest state transitions of the last 24 hours.
@@ -204,7 +206,10 @@ async fn list_transitions(
 ) -> Result<Vec<Transition>, Error> {
     let since = now - SignedDuration::from_hours(24);
     let rows = db::pages::fleet::list_transitions(conn, nodes, since, TRANSITIONS).await?;
-    Ok(rows.into_iter().map(|row| transition(row, now)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| render_transition(row, now))
+        .collect())
 }
 
 /// The agents of the sites that the reader may see.
@@ -213,12 +218,12 @@ async fn list_agents(
     sight: &Sight,
     now: Timestamp,
 ) -> Result<Vec<AgentLine>, Error> {
-    let sites = filter::seen(conn, &filter::objects("site"), sight).await?;
+    let sites = filter::list_visible(conn, &filter::objects_of("site"), sight).await?;
     let rows = db::agents::list(conn, sites.as_deref()).await?;
     Ok(rows
         .into_iter()
         .take(AGENTS)
-        .map(|row| agents::line(row, now))
+        .map(|row| agents::render_agent(row, now))
         .collect())
 }
 
@@ -237,7 +242,7 @@ async fn list_breakers(
         after: None,
         limit: ROWS,
     };
-    let ids = filter::list_ids(conn, &filter::breakers(now), &open, &Sight::new(), from).await?;
+    let ids = filter::list_ids(conn, &filter::breakers_at(now), &open, &Sight::new(), from).await?;
     let mut rows = db::breakers::list_by_id(conn, &ids).await?;
     rows.sort_by_key(|row| row.opened_at);
     let one = |row: BreakerRow| Breaker {
@@ -260,7 +265,7 @@ fn cut<T>(rows: &mut Vec<T>, most: i64) -> bool {
 
 /// Returns a tile for every state with nodes. `available` and `in_service` always get a tile,
 /// because operators check both counts first.
-fn tiles(counts: &BTreeMap<NodeState, i64>) -> Vec<Tile> {
+fn render_tiles(counts: &BTreeMap<NodeState, i64>) -> Vec<Tile> {
     let always = [NodeState::Available, NodeState::InService];
     let shown = NodeState::ALL
         .iter()
@@ -274,13 +279,13 @@ fn tiles(counts: &BTreeMap<NodeState, i64>) -> Vec<Tile> {
         .collect()
 }
 
-fn overdue(row: AttentionRow, now: Timestamp) -> Attention {
+fn render_overdue(row: AttentionRow, now: Timestamp) -> Attention {
     let late = row.deadline_at.map(|at| now.duration_since(at.to_jiff()));
     let age = late
         .map(|late| format!("overdue by {}", format::duration(late)))
         .unwrap_or_default();
     let why = describe_wait(row.waiting_reason.as_deref(), row.waiting_for.as_deref());
-    attention(&row, age, why.or_else(|| row.reason.clone()))
+    render_attention(&row, age, why.or_else(|| row.reason.clone()))
 }
 
 fn helpless_since(row: AttentionRow, now: Timestamp) -> Attention {
@@ -289,10 +294,10 @@ fn helpless_since(row: AttentionRow, now: Timestamp) -> Attention {
         format::duration(now.duration_since(row.entered_at))
     );
     let why = row.reason.clone().or_else(|| row.waiting_for.clone());
-    attention(&row, age, why)
+    render_attention(&row, age, why)
 }
 
-fn attention(row: &AttentionRow, age: String, why: Option<String>) -> Attention {
+fn render_attention(row: &AttentionRow, age: String, why: Option<String>) -> Attention {
     let owner = row
         .waiting_owner
         .as_deref()
@@ -313,7 +318,7 @@ fn attention(row: &AttentionRow, age: String, why: Option<String>) -> Attention 
     }
 }
 
-fn gate(row: FailingGate) -> Gate {
+fn render_gate(row: FailingGate) -> Gate {
     let plural = |count: i64, one: &str, many: &str| {
         format!(
             "{} {}",
@@ -335,7 +340,7 @@ fn gate(row: FailingGate) -> Gate {
     }
 }
 
-fn transition(row: TransitionRow, now: Timestamp) -> Transition {
+fn render_transition(row: TransitionRow, now: Timestamp) -> Transition {
     Transition {
         at: format::moment(row.at, now),
         node: row.node.unwrap_or_else(|| "unregistered".to_owned()),

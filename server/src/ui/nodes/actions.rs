@@ -78,7 +78,7 @@ pub(super) fn refused(
     action: Action,
 ) -> Result<String, Error> {
     let state: NodeState = node.status.state.parse().map_err(Error::internal)?;
-    Ok(refusal(node, machine, actor, state, action).unwrap_or_default())
+    Ok(find_refusal(node, machine, actor, state, action).unwrap_or_default())
 }
 
 fn button(
@@ -90,9 +90,9 @@ fn button(
 ) -> Button {
     Button {
         name: action.as_str(),
-        title: title(action),
-        tells: describe(action),
-        refused: refusal(node, machine, actor, state, action).unwrap_or_default(),
+        title: name_action(action),
+        tells: describe_effect(action),
+        refused: find_refusal(node, machine, actor, state, action).unwrap_or_default(),
         reason_needed: needs_reason(action),
         timed: action == Action::Maintain,
         suited: action == Action::RunGates,
@@ -116,7 +116,7 @@ fn button(
     }
 }
 
-fn refusal(
+fn find_refusal(
     node: &NodeObject,
     machine: &MachineRow,
     actor: &Actor,
@@ -164,7 +164,7 @@ fn refusal(
 }
 
 /// The title of an action's button.
-fn title(action: Action) -> &'static str {
+fn name_action(action: Action) -> &'static str {
     match action {
         Action::Accept => "Accept",
         Action::Adopt => "Adopt",
@@ -195,7 +195,7 @@ fn title(action: Action) -> &'static str {
 }
 
 /// The effect of an action, in words for the person who requests the action.
-fn describe(action: Action) -> &'static str {
+fn describe_effect(action: Action) -> &'static str {
     match action {
         Action::Accept => "Inspects the machine and makes the node available.",
         Action::Adopt => "Takes a machine with a running system into service, without a reboot.",
@@ -305,7 +305,7 @@ pub(in crate::ui) async fn act_on_node(
             let suite = Some(asked.suite.trim().to_owned()).filter(|suite| !suite.is_empty());
             let body = NodeAction {
                 reason,
-                until: end(asked.hours.trim(), app.clock.now())?,
+                until: parse_end(asked.hours.trim(), app.clock.now())?,
                 suite,
             };
             // An erasure applies only to the node as the page showed it. Other actions can be
@@ -322,7 +322,7 @@ pub(in crate::ui) async fn act_on_node(
 }
 
 /// Returns the time `hours` hours from `now`. An empty field means a maintenance without an end.
-fn end(hours: &str, now: Timestamp) -> Result<Option<Timestamp>, Error> {
+fn parse_end(hours: &str, now: Timestamp) -> Result<Option<Timestamp>, Error> {
     let wrong = || {
         Error::unprocessable(
             "hours",
@@ -347,7 +347,7 @@ mod tests {
     fn every_action_has_a_button() {
         for &action in Action::ALL {
             assert!(
-                !title(action).is_empty() && describe(action).ends_with('.'),
+                !name_action(action).is_empty() && describe_effect(action).ends_with('.'),
                 "{action}"
             );
         }

@@ -108,7 +108,7 @@ pub(super) async fn load(
         }
     };
     let results = match &shown {
-        Some(run) => db::gates::results(conn, run.id).await?,
+        Some(run) => db::gates::list_results(conn, run.id).await?,
         None => Vec::new(),
     };
     runs.truncate(RUNS);
@@ -120,11 +120,11 @@ pub(super) async fn load(
     Ok(Gates {
         waivers: waivers
             .into_iter()
-            .filter_map(|waiver| waived(waiver, now))
+            .filter_map(|waiver| render_waiver(waiver, now))
             .collect(),
-        runs: runs.into_iter().map(|row| run(row, now)).collect(),
-        shown: shown.map(|row| run(row, now)),
-        results: results.into_iter().take(200).map(gate).collect(),
+        runs: runs.into_iter().map(|row| render_run(row, now)).collect(),
+        shown: shown.map(|row| render_run(row, now)),
+        results: results.into_iter().take(200).map(render_gate).collect(),
     })
 }
 
@@ -154,7 +154,7 @@ pub(super) async fn cause(
     let Some(recovery) = under_way else {
         return Ok(None);
     };
-    let results = db::gates::results(conn, run.id).await?;
+    let results = db::gates::list_results(conn, run.id).await?;
     let named = results.iter().any(|result| {
         result.verdict != Verdict::Pass && recovery.signature == format!("gate:{}", result.gate)
     });
@@ -162,7 +162,7 @@ pub(super) async fn cause(
 }
 
 /// Returns a waiver in force, or one waiting for approval.
-fn waived(waiver: Waived, now: Timestamp) -> Option<Waiver> {
+fn render_waiver(waiver: Waived, now: Timestamp) -> Option<Waiver> {
     let state = match waiver.state {
         WaiverState::Active => "waived",
         WaiverState::Asked => "asked",
@@ -183,7 +183,7 @@ fn waived(waiver: Waived, now: Timestamp) -> Option<Waiver> {
     })
 }
 
-fn run(row: GateRun, now: Timestamp) -> Run {
+fn render_run(row: GateRun, now: Timestamp) -> Run {
     Run {
         id: row.id.to_string(),
         voided: row.voided_at.map(|at| format::moment(at.to_jiff(), now)),
@@ -194,7 +194,7 @@ fn run(row: GateRun, now: Timestamp) -> Run {
     }
 }
 
-fn gate(result: GateResult) -> Gate {
+fn render_gate(result: GateResult) -> Gate {
     let evidence = result.evidence;
     let versions = evidence
         .versions
@@ -229,20 +229,20 @@ fn gate(result: GateResult) -> Gate {
         duration: format::duration(SignedDuration::from_millis(
             i64::try_from(result.duration_ms).unwrap_or(i64::MAX),
         )),
-        measured: result.measured.iter().take(64).map(value).collect(),
+        measured: result.measured.iter().take(64).map(render_value).collect(),
         command: format::cut(&command.join(" "), 1000),
         exit: evidence
             .exit
             .map(|code| code.to_string())
             .unwrap_or_default(),
-        blocks: blocks(&evidence, passed),
+        blocks: list_blocks(&evidence, passed),
         versions: format::cut(&versions.collect::<Vec<_>>().join(", "), 400),
         open: !passed,
     }
 }
 
 /// Returns the evidence to show. The kernel log is included only for a failed gate.
-fn blocks(evidence: &Evidence, passed: bool) -> Vec<Block> {
+fn list_blocks(evidence: &Evidence, passed: bool) -> Vec<Block> {
     let kernel = if passed {
         ""
     } else {
@@ -278,21 +278,21 @@ fn waiver_told(waived: &muster_core::gates::Waived, verdict: &str) -> String {
     format::cut(&told, 600)
 }
 
-fn value(measured: &Measured) -> Value {
+fn render_value(measured: &Measured) -> Value {
     let what = match measured.entity.as_str() {
         "" => measured.metric.clone(),
         entity => format!("{} · {entity}", measured.metric),
     };
     Value {
         what: format::cut(&what, 120),
-        value: limit(&measured.value),
-        limit: format!("{} {}", measured.op, limit(&measured.limit)),
+        value: format_limit(&measured.value),
+        limit: format!("{} {}", measured.op, format_limit(&measured.limit)),
         unit: format::cut(&measured.unit, 20),
         chip: chips::outcome(measured.verdict.as_str()),
     }
 }
 
-fn limit(limit: &Limit) -> String {
+fn format_limit(limit: &Limit) -> String {
     match limit {
         Limit::Number(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
             format!("{number:.0}")

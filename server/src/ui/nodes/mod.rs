@@ -12,8 +12,8 @@ mod recoveries; // Recoveries of the node
 mod stack; // Claim, pool, and installed software
 mod timeline; // Events and steps in order of time
 
-use crate::db::jobs::JobState;
 use muster_core::facts::Firmware;
+use muster_core::lifecycle::steps::JobState;
 use std::net::{IpAddr, SocketAddr};
 
 use askama::Template;
@@ -161,7 +161,7 @@ pub(super) async fn show_node(
     let running = steps
         .iter()
         .find(|step| step.state == JobState::Leased)
-        .and_then(|step| progress::of(step, now));
+        .and_then(|step| progress::read_report(step, now));
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Nodes, name.clone())
             .by_hand(
@@ -184,7 +184,7 @@ pub(super) async fn show_node(
         parts_refused: actions::refused(&node, &machine, &actor, Action::ReplaceParts)?,
         console: console.last().map(|chunk| format::moment(chunk.at, now)),
         network: network(&node),
-        stack: stack::of(&node, &machine, look, now),
+        stack: stack::render_stack(&node, &machine, look, now),
         actions,
         machine: machine_pairs(&node, &machine),
         name,
@@ -217,7 +217,7 @@ fn head(
         since: format::moment(status.entered_at.unwrap_or(now), now),
         overdue: left.is_some_and(|left| left.is_negative()),
         deadline,
-        why: format::cut(&sentence(status), 600),
+        why: format::cut(&describe_state(status), 600),
         waiting: status.why.since.map(|at| format::moment(at, now)),
         owner: format::cut(other_than(status.why.owner.as_deref(), "nobody"), 80),
         next: format::cut(other_than(status.why.next_action.as_deref(), "none"), 300),
@@ -251,7 +251,7 @@ async fn cause(
 
 /// Returns the reason of the node's state and the awaited condition. Times are left out, because
 /// the page shows the times next to the sentence.
-fn sentence(status: &NodeStatus) -> String {
+fn describe_state(status: &NodeStatus) -> String {
     let reason = status
         .reason
         .as_deref()

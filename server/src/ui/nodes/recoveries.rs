@@ -38,10 +38,13 @@ pub(super) async fn load(
     now: Timestamp,
 ) -> Result<Vec<Recovery>, Error> {
     let rows = db::recoveries::list(conn, node, SHOWN).await?;
-    Ok(rows.into_iter().map(|row| shown(row, now)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| render_recovery(row, now))
+        .collect())
 }
 
-fn shown(row: RecoveryRow, now: Timestamp) -> Recovery {
+fn render_recovery(row: RecoveryRow, now: Timestamp) -> Recovery {
     let rung = |at: usize, word: &String| {
         let title = word
             .parse::<Rung>()

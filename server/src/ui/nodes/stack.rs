@@ -33,7 +33,7 @@ pub(super) struct Item {
     pub after: String,
 }
 
-pub(super) fn of(
+pub(super) fn render_stack(
     node: &NodeObject,
     machine: &MachineRow,
     look: Option<Look>,
@@ -56,11 +56,11 @@ pub(super) fn of(
     Stack {
         claim: node.status.claim.clone().unwrap_or_default(),
         pairs,
-        converged: look.map(|look| report(look, now)),
+        converged: look.map(|look| render_report(look, now)),
     }
 }
 
-fn report(look: Look, now: Timestamp) -> Converged {
+fn render_report(look: Look, now: Timestamp) -> Converged {
     let report = look.report;
     let mut items: Vec<_> = report
         .items

@@ -62,7 +62,7 @@ pub(super) fn merge(
         // A step's own row records the queueing and the end. Failures are kept, because a later
         // attempt overwrites the failure in the step's row.
         .filter(|row| !matches!(row.kind.as_str(), "step.queued" | "step.succeeded"))
-        .map(|row| (row.at, event(row, name, now)))
+        .map(|row| (row.at, render_event(row, name, now)))
         .collect();
     items.extend(steps.into_iter().map(|row| {
         let at = row.started_at.map_or(row.created_at, |at| at.to_jiff());
@@ -70,7 +70,7 @@ pub(super) fn merge(
             at,
             Item {
                 at: format::moment(at, now),
-                what: What::Step(Box::new(step::of(row, now))),
+                what: What::Step(Box::new(step::render_step(row, now))),
             },
         )
     }));
@@ -91,7 +91,7 @@ pub(super) fn merge(
     }
 }
 
-fn event(row: EventRow, name: &str, now: Timestamp) -> Item {
+fn render_event(row: EventRow, name: &str, now: Timestamp) -> Item {
     let what = match row.kind.as_str() {
         "node.advanced" => What::Transition {
             from: chips::state_word(member(&row.detail, "from")),

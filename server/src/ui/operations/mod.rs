@@ -106,14 +106,17 @@ pub(super) async fn list_operations(
     };
     Ok(ListPage {
         frame: Frame::new(&visit, &actor, Section::Operations, "Operations").by_hand(cli, &path),
-        states: choices(&query.state),
+        states: list_choices(&query.state),
         filtered: state.is_some() || query.before.is_some(),
-        rows: rows.into_iter().map(|row| line(row, visit.now)).collect(),
+        rows: rows
+            .into_iter()
+            .map(|row| render_row(row, visit.now))
+            .collect(),
         next,
     })
 }
 
-fn choices(chosen: &str) -> Vec<Choice> {
+fn list_choices(chosen: &str) -> Vec<Choice> {
     let all = Choice {
         word: "all",
         href: "/operations".into(),
@@ -137,23 +140,25 @@ fn choices(chosen: &str) -> Vec<Choice> {
         .collect()
 }
 
-fn line(row: OperationRow, now: Timestamp) -> Row {
+fn render_row(row: OperationRow, now: Timestamp) -> Row {
     Row {
         id: row.id.to_string(),
         kind: format::cut(&row.kind.replace('_', " "), 40),
         node_id: row.node.map(|id| id.to_string()).unwrap_or_default(),
         chip: chips::outcome(row.state.as_str()),
-        message: format::cut(&told(&row), 160),
+        message: format::cut(&describe_operation(&row), 160),
         actor: format::cut(&row.actor, 60),
         created: format::moment(row.created_at, now),
-        duration: lasted(&row, now).map(format::duration).unwrap_or_default(),
+        duration: measure_duration(&row, now)
+            .map(format::duration)
+            .unwrap_or_default(),
         node: row.node_name.unwrap_or_default(),
     }
 }
 
 /// Returns one sentence about an operation: the error of a failed operation, the awaited condition
 /// of a running operation, or the last message.
-fn told(row: &OperationRow) -> String {
+fn describe_operation(row: &OperationRow) -> String {
     let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
     let error = row
         .error
@@ -168,7 +173,7 @@ fn told(row: &OperationRow) -> String {
     error.or(waiting).unwrap_or_else(|| row.message.clone())
 }
 
-fn lasted(row: &OperationRow, now: Timestamp) -> Option<SignedDuration> {
+fn measure_duration(row: &OperationRow, now: Timestamp) -> Option<SignedDuration> {
     let started = row.started_at?.to_jiff();
     Some(
         row.finished_at
@@ -235,15 +240,17 @@ pub(super) async fn show_operation(
         id: id.to_string(),
         node_id: row.node.map(|id| id.to_string()).unwrap_or_default(),
         chip: chips::outcome(row.state.as_str()),
-        message: format::cut(&told(&row), 600),
+        message: format::cut(&describe_operation(&row), 600),
         blocked: stands
             .blocked_by
             .map(|blocked| format::cut(&blocked.by.replace('_', " "), 40))
             .unwrap_or_default(),
-        results: results(stands.result.unwrap_or_default()),
+        results: describe_results(stands.result.unwrap_or_default()),
         asked_by: format::cut(row.request_id.as_deref().unwrap_or_default(), 80),
         created: format::moment(row.created_at, now),
-        duration: lasted(&row, now).map(format::duration).unwrap_or_default(),
+        duration: measure_duration(&row, now)
+            .map(format::duration)
+            .unwrap_or_default(),
         deadline: match deadline {
             None => String::new(),
             Some(left) if left.is_negative() => {
@@ -260,13 +267,13 @@ pub(super) async fn show_operation(
         steps: steps
             .into_iter()
             .take(200)
-            .map(|row| step::of(row, now))
+            .map(|row| step::render_step(row, now))
             .collect(),
     })
 }
 
 /// Returns the results as sentences. A link without a text is skipped.
-fn results(result: OperationResult) -> Vec<String> {
+fn describe_results(result: OperationResult) -> Vec<String> {
     let told = |link: ResultLink| {
         link.told
             .map(|told| format::cut(&format!("{}: {told}", link.of.replace('_', " ")), 200))

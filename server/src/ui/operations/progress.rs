@@ -25,7 +25,7 @@ pub(in crate::ui) struct Bar {
 }
 
 /// Returns the agent's latest progress report of a step.
-pub(in crate::ui) fn of(step: &StepRow, now: Timestamp) -> Option<Progress> {
+pub(in crate::ui) fn read_report(step: &StepRow, now: Timestamp) -> Option<Progress> {
     let reported: Reported = serde_json::from_value(step.progress.clone()?).ok()?;
     let unit = reported.unit.as_deref().unwrap_or_default();
     let amount = |number: u64| match unit {
@@ -61,9 +61,8 @@ pub(in crate::ui) fn of(step: &StepRow, now: Timestamp) -> Option<Progress> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::jobs::JobState;
     use muster_core::ids::JobId;
-    use muster_core::lifecycle::steps::Step;
+    use muster_core::lifecycle::steps::{JobState, Step};
     use serde_json::json;
 
     fn step(progress: serde_json::Value) -> StepRow {
@@ -89,7 +88,7 @@ mod tests {
         let at = "1970-01-01T00:00:00Z";
         let reported = |done: u64, total: u64| json!({ "at": at, "message": "m", "done": done, "total": total, "unit": "bytes" });
         let bar = |done, total| {
-            of(&step(reported(done, total)), Timestamp::UNIX_EPOCH)
+            read_report(&step(reported(done, total)), Timestamp::UNIX_EPOCH)
                 .unwrap()
                 .bar
         };
@@ -98,6 +97,9 @@ mod tests {
         assert_eq!(bar(7, 5).unwrap().percent, 100);
         assert_eq!(bar(0, 0), None);
         assert_eq!(bar(1536, 3 << 30).unwrap().told, "1.5 KiB of 3 GiB");
-        assert_eq!(of(&step(json!("junk")), Timestamp::UNIX_EPOCH), None);
+        assert_eq!(
+            read_report(&step(json!("junk")), Timestamp::UNIX_EPOCH),
+            None
+        );
     }
 }

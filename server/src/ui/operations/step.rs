@@ -25,7 +25,7 @@ pub(in crate::ui) struct Step {
     pub has_log: bool,
 }
 
-pub(in crate::ui) fn of(row: StepRow, now: Timestamp) -> Step {
+pub(in crate::ui) fn render_step(row: StepRow, now: Timestamp) -> Step {
     let running = matches!(row.state.as_str(), "queued" | "leased");
     let started = row.started_at.map(|at| at.to_jiff());
     let finished = row.finished_at.map(|at| at.to_jiff());
@@ -39,7 +39,7 @@ pub(in crate::ui) fn of(row: StepRow, now: Timestamp) -> Step {
     }
     Step {
         job: row.job.to_string(),
-        progress: progress::of(&row, now).filter(|_| running),
+        progress: progress::read_report(&row, now).filter(|_| running),
         title: row.step.title().to_owned(),
         chip: chips::outcome(row.state.as_str()),
         at: format::moment(started.unwrap_or(row.created_at), now),

@@ -17,7 +17,7 @@ use crate::error::Error;
 const LINES: i64 = 2000;
 
 /// Builds `bmc.json` and `bmc-log.txt`. Unread values are marked as unknown.
-pub(super) async fn files(conn: &mut PgConnection, node: NodeId) -> Result<[File; 2], Error> {
+pub(super) async fn build_files(conn: &mut PgConnection, node: NodeId) -> Result<[File; 2], Error> {
     let lines = db::pages::nodes::list_bmc_lines(conn, node, LINES).await?;
     let document = match db::firmware::latest(conn, node).await? {
         Some(seen) => json!({
@@ -32,7 +32,7 @@ pub(super) async fn files(conn: &mut PgConnection, node: NodeId) -> Result<[File
         true => {
             "No line: a BMC's event log and sensors are read when a job that powers the machine fails.\n".to_owned()
         }
-        false => lines.iter().rev().map(line).collect(),
+        false => lines.iter().rev().map(format_line).collect(),
     };
     Ok([
         super::json("bmc.json", &document)?,
@@ -40,7 +40,7 @@ pub(super) async fn files(conn: &mut PgConnection, node: NodeId) -> Result<[File
     ])
 }
 
-fn line(line: &BmcLine) -> String {
+fn format_line(line: &BmcLine) -> String {
     format!(
         "{}  {}  {}\n",
         line.at.strftime("%F %T UTC"),

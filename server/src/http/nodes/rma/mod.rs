@@ -121,19 +121,19 @@ async fn collect_files(
 ) -> Result<(String, Vec<File>), Error> {
     let node = view::load_one(conn, key, now).await?;
     let (id, name) = (NodeId(node.id), node.name.to_string());
-    let mut files = vec![identity(conn, &node, now).await?];
-    files.push(components(conn, id).await?);
-    files.extend(facts(conn, id).await?);
-    files.extend(bmc::files(conn, id).await?);
-    files.push(tried(conn, id).await?);
-    files.push(timeline(conn, id).await?);
-    files.push(console(conn, id).await?);
+    let mut files = vec![identity_file(conn, &node, now).await?];
+    files.push(components_file(conn, id).await?);
+    files.extend(facts_file(conn, id).await?);
+    files.extend(bmc::build_files(conn, id).await?);
+    files.push(recoveries_file(conn, id).await?);
+    files.push(timeline_file(conn, id).await?);
+    files.push(console_file(conn, id).await?);
     files.extend(gate_runs(conn, id).await?);
     Ok((name, files))
 }
 
 /// `node.json`: the machine, its place and its state.
-async fn identity(
+async fn identity_file(
     conn: &mut PgConnection,
     node: &NodeObject,
     now: Timestamp,
@@ -151,14 +151,14 @@ async fn identity(
 }
 
 /// `components.json`: the parts by serial.
-async fn components(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
+async fn components_file(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
     let rows = db::components::list(conn, node).await?;
-    let components: Vec<_> = rows.into_iter().map(parts::component).collect();
+    let components: Vec<_> = rows.into_iter().map(parts::render_component).collect();
     json("components.json", &components)
 }
 
 /// `facts.json`, where an inspection has reported.
-async fn facts(conn: &mut PgConnection, node: NodeId) -> Result<Option<File>, Error> {
+async fn facts_file(conn: &mut PgConnection, node: NodeId) -> Result<Option<File>, Error> {
     let Some(seen) = db::facts::latest(conn, node).await? else {
         return Ok(None);
     };
@@ -168,7 +168,7 @@ async fn facts(conn: &mut PgConnection, node: NodeId) -> Result<Option<File>, Er
 }
 
 /// `recoveries.json`: the newest recoveries with their runbook steps.
-async fn tried(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
+async fn recoveries_file(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
     let rows = db::recoveries::list(conn, node, recoveries::NEWEST).await?;
     let recoveries: Vec<_> = rows
         .into_iter()
@@ -178,7 +178,7 @@ async fn tried(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
 }
 
 /// `timeline.txt`: one line for each entry.
-async fn timeline(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
+async fn timeline_file(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
     let timeline = history::timeline(conn, node).await?;
     let line = |item: &TimelineEntry| {
         format!(
@@ -193,7 +193,7 @@ async fn timeline(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> 
 }
 
 /// `console.txt`: the end of the serial console.
-async fn console(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
+async fn console_file(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
     let chunks = db::consoles::tail(conn, node, None, CONSOLE).await?;
     let text = chunks.iter().map(|chunk| chunk.text.as_str()).collect();
     Ok(("console.txt".to_owned(), text))
@@ -204,7 +204,7 @@ async fn gate_runs(conn: &mut PgConnection, node: NodeId) -> Result<Vec<File>, E
     let mut files = Vec::new();
     let runs = db::gates::list(conn, node, RUNS).await?;
     for (at, run) in runs.into_iter().enumerate() {
-        let results = db::gates::results(conn, run.id).await?;
+        let results = db::gates::list_results(conn, run.id).await?;
         let logs = results
             .iter()
             .map(|result| result.evidence.kernel_log.as_str())
