@@ -61,6 +61,13 @@ words! {
     }
 }
 
+impl JobState {
+    /// Returns whether the job is not finished.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Queued | Self::Leased)
+    }
+}
+
 impl Step {
     /// Returns the time limit of an attempt in seconds. Servers with many DIMMs train memory for
     /// ten minutes and more before the firmware shows any output.

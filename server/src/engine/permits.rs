@@ -3,6 +3,7 @@
 
 use ed25519_dalek::SigningKey;
 use jiff::Timestamp;
+use muster_api::operations::OperationState;
 use muster_core::ids::{AgentId, EventId};
 use muster_core::permits::{PermitKind, sign};
 use muster_core::wire::calls::{RedeemPermit, Redeemed};
@@ -88,7 +89,10 @@ fn check_permit(
             row.epoch, row.node_epoch
         ));
     }
-    if !matches!(row.operation_state.as_str(), "queued" | "running") {
+    if !matches!(
+        row.operation_state,
+        OperationState::Queued | OperationState::Running
+    ) {
         return Err(format!("the operation is {}", row.operation_state));
     }
     if row.node_protected && kind != PermitKind::Power {

@@ -82,8 +82,7 @@ pub(super) async fn show_log(
     let full = i64::try_from(rows.len()).is_ok_and(|rows| rows == LINES);
     let log = Log {
         more: format!("/jobs/{id}/log?after={last}"),
-        running: matches!(job.state.as_str(), "queued" | "leased")
-            || (full && query.after.is_some()),
+        running: job.state.is_open() || (full && query.after.is_some()),
         first: query.after.is_none(),
         earlier: if query.after.is_none() && after > 0 {
             format!("/jobs/{id}/log?after=0")

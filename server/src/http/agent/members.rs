@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use muster_core::ids::JobId;
+use muster_core::lifecycle::steps::Step;
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 
 use super::Agent;
@@ -24,7 +25,7 @@ pub(super) async fn list(
     let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt)
         .await?
         .ok_or_else(stale)?;
-    if !matches!(current.step.as_str(), "admit" | "remove") {
+    if !matches!(current.step, Step::Admit | Step::Remove) {
         return Err(Error::conflict(
             "other_step",
             format!("The job's step is {}.", current.step),

@@ -207,7 +207,7 @@ fn render_gate(result: GateResult) -> Gate {
         .take(200)
         .map(|word| format::shell(word))
         .collect();
-    let passed = result.verdict.as_str() == "pass";
+    let passed = result.verdict == Verdict::Pass;
     Gate {
         id: format::cut(&result.gate, 80),
         title: format::cut(&result.title, 120),

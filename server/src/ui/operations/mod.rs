@@ -159,7 +159,7 @@ fn render_row(row: OperationRow, now: Timestamp) -> Row {
 /// Returns one sentence about an operation: the error of a failed operation, the awaited condition
 /// of a running operation, or the last message.
 fn describe_operation(row: &OperationRow) -> String {
-    let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
+    let running = !row.state.done();
     let error = row
         .error
         .as_ref()
@@ -218,7 +218,7 @@ pub(super) async fn show_operation(
     let steps = db::operations::list_steps(&mut conn, &[id]).await?;
     let stands = view::load(&mut conn, id).await?;
     let now = visit.now;
-    let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
+    let running = !row.state.done();
     let deadline = row
         .deadline_at
         .filter(|_| running)

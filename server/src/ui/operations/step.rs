@@ -26,7 +26,7 @@ pub(in crate::ui) struct Step {
 }
 
 pub(in crate::ui) fn render_step(row: StepRow, now: Timestamp) -> Step {
-    let running = matches!(row.state.as_str(), "queued" | "leased");
+    let running = row.state.is_open();
     let started = row.started_at.map(|at| at.to_jiff());
     let finished = row.finished_at.map(|at| at.to_jiff());
     let duration = started.map(|at| format::duration(finished.unwrap_or(now).duration_since(at)));
