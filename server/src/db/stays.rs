@@ -2,6 +2,7 @@
 
 use muster_core::ids::{JobId, NodeId, OperationId};
 use muster_core::lifecycle::snapshot::{StepStatus, StepView};
+use muster_core::lifecycle::steps::JobState;
 use muster_core::wire::node::Failure;
 use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
@@ -40,16 +41,16 @@ pub async fn list(
     for row in rows {
         let impossible =
             |what: &str| Error::internal(anyhow::anyhow!("jobs row {}: {what}", row.id));
-        let status = match row.state.as_str() {
+        let status = match row.state {
             // A started round is queued again, because the worker went silent.
-            "queued" if row.started_at.is_some() => StepStatus::Lost,
-            "queued" => StepStatus::Queued,
-            "leased" => StepStatus::Running {
+            JobState::Queued if row.started_at.is_some() => StepStatus::Lost,
+            JobState::Queued => StepStatus::Queued,
+            JobState::Leased => StepStatus::Running {
                 waiting_for: row.waiting_for,
             },
-            "succeeded" => StepStatus::Succeeded,
-            "cancelled" => StepStatus::Cancelled,
-            "failed" => StepStatus::Failed {
+            JobState::Succeeded => StepStatus::Succeeded,
+            JobState::Cancelled => StepStatus::Cancelled,
+            JobState::Failed => StepStatus::Failed {
                 at: row
                     .finished_at
                     .ok_or_else(|| impossible("failed without an end"))?
@@ -59,11 +60,9 @@ pub async fn list(
                     .ok_or_else(|| impossible("failed without a failure"))?
                     .0,
             },
-            other => return Err(impossible(other)),
         };
-        let step = row.step;
         let view = StepView {
-            step,
+            step: row.step,
             round: row.round,
             current: row.operation == operation,
             status,

@@ -74,12 +74,7 @@ fn check_permit(
     request: &RedeemPermit,
     now: Timestamp,
 ) -> Result<PermitKind, String> {
-    let kind = match row.kind.as_str() {
-        "power" => PermitKind::Power,
-        "image" => PermitKind::Image,
-        "wipe" => PermitKind::Wipe,
-        other => return Err(format!("unknown permit kind {other}")),
-    };
+    let kind = row.kind;
     if row.job != request.job || row.job_permit != Some(request.permit) {
         return Err("the permit was minted for another job or round".into());
     }

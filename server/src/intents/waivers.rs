@@ -1,6 +1,7 @@
 //! Waivers of gates. One person requests a waiver, another approves, and the waiver ends at its
 //! time. The measured result of a gate never changes.
 
+use crate::db::waivers::{Consent, NewWaiver, WaiverRow};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::tokens::FIRST;
@@ -15,7 +16,6 @@ use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
 use crate::db::events::NewEvent;
-use crate::db::waivers::{NewWaiver, WaiverRow};
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
@@ -163,24 +163,15 @@ pub(crate) fn waiver_event(
 }
 
 /// Renders a waiver for the API and the pages.
-///
-/// # Errors
-/// When the row's state is unknown.
-pub fn object(row: WaiverRow, now: Timestamp) -> Result<Waiver, Error> {
-    let state = match row.state.as_str() {
-        "asked" | "agreed" if row.until <= now => WaiverState::Over,
-        "asked" => WaiverState::Asked,
-        "agreed" => WaiverState::Active,
-        "denied" => WaiverState::Denied,
-        "ended" => WaiverState::Ended,
-        other => {
-            return Err(Error::internal(anyhow::anyhow!(
-                "waiver {}: state {other:?}",
-                row.id
-            )));
-        }
+pub fn object(row: WaiverRow, now: Timestamp) -> Waiver {
+    let state = match row.state {
+        Consent::Asked | Consent::Agreed if row.until <= now => WaiverState::Over,
+        Consent::Asked => WaiverState::Asked,
+        Consent::Agreed => WaiverState::Active,
+        Consent::Denied => WaiverState::Denied,
+        Consent::Ended => WaiverState::Ended,
     };
-    Ok(Waiver {
+    Waiver {
         id: row.id,
         node: row.node_name,
         rack: row.rack_name,
@@ -195,7 +186,7 @@ pub fn object(row: WaiverRow, now: Timestamp) -> Result<Waiver, Error> {
         decided_by: row.decided_by,
         ended_by: row.ended_by,
         generation: FIRST,
-    })
+    }
 }
 
 /// Requests a waiver. A second person must approve the request.
@@ -246,7 +237,7 @@ pub async fn request(
         )
         .await?;
         Ok(Effect::Done(
-            Answer::ok(&object(row, now)?)?.status(StatusCode::CREATED),
+            Answer::ok(&object(row, now))?.status(StatusCode::CREATED),
         ))
     })
     .await
@@ -281,7 +272,7 @@ pub async fn end(
             .await?;
         }
         let row = db::waivers::lock(conn, id).await?.ok_or_else(missing)?;
-        Answer::ok(&object(row, now)?)
+        Answer::ok(&object(row, now))
     })
     .await
 }

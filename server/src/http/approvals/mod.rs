@@ -47,7 +47,7 @@ async fn list_approvals(
         db::approvals::list_by_id(conn, ids)
             .await?
             .into_iter()
-            .map(object)
+            .map(|row| Ok(object(row)))
             .collect()
     };
     let list = filter::approvals_at(app.clock.now());
@@ -81,9 +81,8 @@ async fn get_approval(
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let found = db::approvals::list_by_id(&mut conn, &[id]).await?.pop();
-    Answer::ok(&object(
-        found.ok_or_else(|| Error::NotFound(format!("approval {id}")))?,
-    )?)
+    let found = found.ok_or_else(|| Error::NotFound(format!("approval {id}")))?;
+    Answer::ok(&object(found))
 }
 
 /// Approves the request of another person, and begins the requested work.

@@ -62,7 +62,7 @@ pub async fn decide(
             (None, None, None) => return Err(missing()),
         }
         let decided = db::approvals::lock(conn, id).await?.ok_or_else(missing)?;
-        Answer::ok(&object(decided)?).map(Effect::Done)
+        Answer::ok(&object(decided)).map(Effect::Done)
     })
     .await
 }

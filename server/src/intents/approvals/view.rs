@@ -1,27 +1,12 @@
 //! An approval as returned to readers.
 
-use muster_api::approvals::{Approval, ApprovalState};
+use muster_api::approvals::Approval;
 
 use crate::db::approvals::ApprovalRow;
-use crate::error::Error;
 
 /// Renders a row.
-///
-/// # Errors
-/// When the row's state is unknown.
-pub(crate) fn object(row: ApprovalRow) -> Result<Approval, Error> {
-    let state = match row.state.as_str() {
-        "open" => ApprovalState::Open,
-        "approved" => ApprovalState::Approved,
-        "denied" => ApprovalState::Denied,
-        other => {
-            return Err(Error::internal(anyhow::anyhow!(
-                "approval {}: state {other:?}",
-                row.id
-            )));
-        }
-    };
-    Ok(Approval {
+pub(crate) fn object(row: ApprovalRow) -> Approval {
+    Approval {
         id: row.id,
         claim: row.claim_name,
         node: row.node_name,
@@ -34,8 +19,8 @@ pub(crate) fn object(row: ApprovalRow) -> Result<Approval, Error> {
         requested_by: row.requested_by,
         requested_at: row.requested_at,
         expires_at: row.expires_at,
-        state,
+        state: row.state,
         decided_by: row.decided_by,
         operation: row.operation.map(|id| id.0),
-    })
+    }
 }

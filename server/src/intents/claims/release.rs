@@ -92,10 +92,10 @@ enum Step {
 
 fn next_step(locked: &LockedClaim, disks: Disks) -> Result<Step, Error> {
     let LockedClaim { claim, node } = locked;
-    match (claim.state.as_str(), claim.operation) {
+    match (claim.state, claim.operation) {
         _ if node.protected => Err(refuse_protected(node)),
-        ("bound", _) => Ok(Step::Begin),
-        ("releasing", Some(operation)) => {
+        (ClaimState::Bound, _) => Ok(Step::Begin),
+        (ClaimState::Releasing, Some(operation)) => {
             let erases = disks == Disks::ErasedNow && claim.undo_until.is_some();
             Ok(match erases {
                 true => Step::EraseNow(operation),
@@ -206,14 +206,14 @@ pub(crate) async fn begin_approved(
 ) -> Result<OperationId, Error> {
     let LockedClaim { claim, node } = locked;
     let requester = approver.acting_for(requested_by);
-    match (claim.state.as_str(), claim.operation) {
+    match (claim.state, claim.operation) {
         _ if node.protected => Err(refuse_protected(node)),
-        ("bound", _) => {
+        (ClaimState::Bound, _) => {
             let pool = limits::load_pool(conn, claim.pool_id).await?;
             begin_release(conn, app, &requester, locked, &pool, disks).await
         }
         // The release was already under way; the request was to erase the disks now.
-        ("releasing", Some(operation)) if disks == Disks::ErasedNow => {
+        (ClaimState::Releasing, Some(operation)) if disks == Disks::ErasedNow => {
             erase_now(conn, app, &requester, claim, operation).await?;
             Ok(operation)
         }

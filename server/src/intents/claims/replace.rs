@@ -6,7 +6,7 @@
 use muster_api::claims::{ClaimSpec, ReplaceClaim};
 use muster_api::nodes::NodePlan;
 use muster_api::pools::PoolSpec;
-use muster_core::claims::WaitFor;
+use muster_core::claims::{ClaimState, WaitFor};
 use muster_core::effects::Effect as Cost;
 use muster_core::ids::{ClaimId, OperationId};
 use serde_json::{Value, json};
@@ -192,17 +192,17 @@ async fn find_under_way(
     body: &ReplaceClaim,
 ) -> Result<Option<Replacement>, Error> {
     let LockedClaim { claim, node } = locked;
-    match claim.state.as_str() {
+    match claim.state {
         _ if node.protected => return Err(refuse_protected(node)),
-        "bound" => {}
-        "releasing" => {
+        ClaimState::Bound => {}
+        ClaimState::Releasing => {
             let detail = format!(
                 "The claim {} is being released: it gets no other node.",
                 claim.name
             );
             return Err(Error::conflict("releasing", detail));
         }
-        _ => return Err(refuse_released(claim)),
+        ClaimState::Released => return Err(refuse_released(claim)),
     }
     if let Some(other) = &claim.replaces {
         let detail = format!(

@@ -3,6 +3,7 @@
 
 use muster_api::operations::OperationState;
 use muster_core::ids::OperationId;
+use muster_core::lifecycle::state::State;
 use sqlx::PgConnection;
 
 use crate::app::App;
@@ -73,9 +74,9 @@ async fn write_undo(
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, claim.node, epoch, operation, now).await?;
     db::lifecycle::drop_action(conn, claim.node).await?;
-    let stays = match claim.node_state.as_str() {
-        "draining" | "wiping" => None,
-        "in_service" => Some("the node was still in service".to_owned()),
+    let stays = match claim.node_state {
+        State::Draining | State::Wiping => None,
+        State::InService => Some("the node was still in service".to_owned()),
         state => Some(format!(
             "the node is the claim's again, and {state} as before"
         )),

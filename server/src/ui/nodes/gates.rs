@@ -113,13 +113,9 @@ pub(super) async fn load(
     };
     runs.truncate(RUNS);
     let waivers = db::waivers::list(conn, node).await?;
-    let waivers = waivers
-        .into_iter()
-        .map(|row| waivers::object(row, now))
-        .collect::<Result<Vec<_>, _>>()?;
+    let waivers = waivers.into_iter().map(|row| waivers::object(row, now));
     Ok(Gates {
         waivers: waivers
-            .into_iter()
             .filter_map(|waiver| render_waiver(waiver, now))
             .collect(),
         runs: runs.into_iter().map(|row| render_run(row, now)).collect(),

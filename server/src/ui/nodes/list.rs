@@ -208,8 +208,8 @@ impl NodesQuery {
 
 fn row(node: NodeRow, addresses: &[AddressRow], now: Timestamp) -> Row {
     let waiting = describe_wait(node.waiting_reason.as_deref(), node.waiting_for.as_deref());
-    let why = match node.state.as_str() {
-        "quarantined" | "failed" => node.reason.clone().or(waiting),
+    let why = match node.state {
+        NodeState::Quarantined | NodeState::Failed => node.reason.clone().or(waiting),
         _ => waiting.or_else(|| node.reason.clone()),
     };
     let address = addresses
