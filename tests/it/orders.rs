@@ -3,6 +3,7 @@
 use axum::Router;
 use axum::body::Body;
 use muster_core::wire::orders::{KINDS, ORDERS};
+use muster_server::tasks::leases;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -109,6 +110,52 @@ async fn an_agent_is_leased_what_it_reads_and_the_rest_waits_and_says_so() {
             .iter()
             .all(|step| KINDS.contains(&muster_server::engine::orders::kind(*step)))
     );
+}
+
+/// After a rollback the database has a job with a step of the newer version. The job waits, and the
+/// other jobs of the site continue.
+#[tokio::test]
+async fn a_step_of_a_newer_version_stops_no_other_job() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare(&admin).await;
+    fleet::available(&server, &admin, 2).await;
+    let enrolled = admin
+        .post("/v1/sites/lab/agents", &json!({ "name": "first" }))
+        .await
+        .expect(201);
+    let token = enrolled.body["token"].as_str().unwrap().to_owned();
+    let router = in_process(&server.app);
+    let hello = json!({ "protocol": 1, "version": "0", "instance": "i" });
+    let welcome = call(&router, &token, ("hello", None), &hello).await;
+    for (node, step) in [("n1", "inventory"), ("n2", "calibrate")] {
+        sqlx::query(
+            "INSERT INTO jobs (id, node_id, site_id, visit, step, kind, epoch, state, leased_by, lease_until, attempt, not_before, timeout_s, created_at)
+             SELECT gen_random_uuid(), n.id, n.site_id, 99, $2, $2, 0, 'leased', a.id, '2000-01-01', 1, '2000-01-01', 60, '2000-01-01'
+             FROM nodes n, agents a WHERE n.name = $1 AND a.name = 'first'",
+        )
+        .bind(node)
+        .bind(step)
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
+    }
+    let steps = async |with: &str| -> Vec<String> {
+        sqlx::query_scalar(
+            "SELECT step FROM jobs WHERE visit = 99
+             AND CASE $1 WHEN 'queued' THEN state = 'queued' ELSE attempt = 2 END ORDER BY step",
+        )
+        .bind(with)
+        .fetch_all(&server.app.pool)
+        .await
+        .unwrap()
+    };
+    leases::expire(&server.app).await.unwrap();
+    assert_eq!(steps("queued").await, ["calibrate", "inventory"]);
+    let lease = json!({ "epoch": welcome["epoch"], "capacity": 10, "wait_s": 0 });
+    call(&router, &token, ("lease", Some("inventory")), &lease).await;
+    assert_eq!(steps("leased again").await, ["inventory"]);
+    assert_eq!(steps("queued").await, ["calibrate"]);
 }
 
 /// What kinds have gained since is left out for it, and a node goes its whole way.

@@ -366,7 +366,8 @@ pub struct LostJob {
     pub id: JobId,
     pub node: NodeId,
     pub operation: Option<OperationId>,
-    pub step: Step,
+    /// The word of the step, also of a newer version.
+    pub step: String,
 }
 
 /// Queues jobs with expired leases again. The next attempt has a higher number. Nodes are locked
@@ -379,7 +380,8 @@ pub async fn expire_leases(conn: &mut PgConnection, now: Timestamp) -> Result<Ve
                FOR UPDATE OF n, j SKIP LOCKED)
            UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL
            FROM silent WHERE jobs.id = silent.id
-           RETURNING jobs.id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId", step"#,
+           RETURNING jobs.id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId",
+                     step AS "step: String""#,
         now.to_sqlx() as _,
     )
     .fetch_all(conn)
@@ -452,7 +454,8 @@ pub struct HeldBackRow {
     pub node: NodeId,
     pub node_name: String,
     pub operation: Option<OperationId>,
-    pub step: Step,
+    /// The word of the step, also of a newer version.
+    pub step: String,
 }
 
 /// Records a wait condition on the queued jobs of a site with a step outside `steps`. Returns the
@@ -467,7 +470,8 @@ pub async fn mark_waiting(
         HeldBackRow,
         r#"UPDATE jobs j SET waiting_for = $3 FROM nodes n
            WHERE j.site_id = $1 AND j.state = 'queued' AND j.step <> ALL ($2) AND j.waiting_for IS DISTINCT FROM $3 AND n.id = j.node_id
-           RETURNING j.id AS "id: JobId", j.node_id AS "node: NodeId", n.name AS node_name, j.operation_id AS "operation: OperationId", j.step"#,
+           RETURNING j.id AS "id: JobId", j.node_id AS "node: NodeId", n.name AS node_name, j.operation_id AS "operation: OperationId",
+                     j.step AS "step: String""#,
         site as ObjectId,
         steps,
         awaited,

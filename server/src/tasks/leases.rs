@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use muster_core::lifecycle::steps::Step;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -82,10 +83,10 @@ pub async fn expire(app: &App) -> Result<(), Error> {
     for job in expired {
         // The result of the job is unknown. The next agent observes the node first, and until then
         // the operation's state is `unknown`.
+        let check = job.step.parse().map_or("another check", Step::observation);
         let summary = format!(
-            "the agent stopped reporting; the outcome of {} is unknown, and {} will show it",
-            job.step,
-            job.step.observation()
+            "the agent stopped reporting; the outcome of {} is unknown, and {check} will show it",
+            job.step
         );
         if let Some(operation) = job.operation {
             db::operations::set_unknown(&mut tx, operation, &summary).await?;
@@ -95,7 +96,7 @@ pub async fn expire(app: &App) -> Result<(), Error> {
         db::events::insert(&mut tx, event.with(json!({ "job": job.id }))).await?;
         db::lifecycle::make_due(&mut tx, job.node, now).await?;
         let operation = job.operation.map(tracing::field::display);
-        tracing::warn!(node_id = %job.node, operation, job = %job.id, step = %job.step, "job lease expired: the agent stopped renewing; the job is queued again");
+        tracing::warn!(node_id = %job.node, operation, job = %job.id, step = job.step, "job lease expired: the agent stopped renewing; the job is queued again");
     }
     tx.commit().await?;
     if some {
