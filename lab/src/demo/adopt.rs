@@ -51,7 +51,7 @@ pub(super) async fn tell(
     slurm: &Slurm,
     programs: &Programs,
     veteran: &Veteran<'_>,
-    watch: &mut Watch,
+    watch: &Watch,
 ) -> anyhow::Result<()> {
     let client = programs.client();
     let up = watch.until(client, "Slurm to see the veteran", SHORT, async |_| {
@@ -130,7 +130,7 @@ async fn adopt(
     client: &Client,
     programs: &Programs,
     veteran: &Veteran<'_>,
-    watch: &mut Watch,
+    watch: &Watch,
 ) -> anyhow::Result<()> {
     declare::adopting_credential(client, CREDENTIAL, &veteran.admin_key()?).await?;
     let key = veteran.fingerprint().await?;

@@ -1,12 +1,13 @@
 //! Fault injection during the main job. The agent is killed during the image write and during the
 //! package transaction. The server is killed between two states, and the database while gates run.
-//! In addition, a machine loses its power during its package transaction. Each fault happens once,
-//! and the run must finish without help.
+//! In addition, the failing node loses its power during its package transaction. Each fault happens
+//! once, and the run must finish without help.
 
 use anyhow::ensure;
 use muster_api::client::Client;
 use muster_api::operations::Operation;
 
+use super::cast::FAILING;
 use super::programs::Programs;
 use crate::Rack;
 use crate::machine::oracle::Cause;
@@ -29,9 +30,18 @@ enum Moment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Part(Part),
-    /// The power of the machine that has reached the moment. Power returns at once, and the machine
-    /// boots again.
+    /// The power of the failing node. Power returns at once, and the machine boots again. The other
+    /// node has more acts left at that time, and the run lasts as long as the longer of the two.
     Power,
+}
+
+impl Victim {
+    fn can_be(self, node: &str) -> bool {
+        match self {
+            Self::Part(_) => true,
+            Self::Power => node == FAILING,
+        }
+    }
 }
 
 /// The faults not yet injected.
@@ -72,8 +82,10 @@ impl Chaos {
             .into_iter()
             .filter(|operation| !operation.done)
             .collect();
-        let due = |(moment, _): &(Moment, Victim)| {
-            running.iter().find(|operation| come(*moment, operation))
+        let due = |(moment, victim): &(Moment, Victim)| {
+            running
+                .iter()
+                .find(|operation| come(*moment, operation) && victim.can_be(target(operation)))
         };
         let Some((index, operation)) = self
             .left
@@ -84,15 +96,11 @@ impl Chaos {
             return Ok(());
         };
         let (moment, victim) = self.left.remove(index);
-        let target = operation
-            .target
-            .as_ref()
-            .map(|target| target.name.as_str())
-            .unwrap_or_default();
-        println!("          {moment:?}: killing {victim:?} ({target})");
+        let node = target(operation);
+        println!("          {moment:?}: killing {victim:?} ({node})");
         match victim {
             Victim::Part(part) => programs.kill_and_restart(part).await,
-            Victim::Power => Ok(rack.slot(target)?.machine.power_cycle(Cause::Lab).await?),
+            Victim::Power => Ok(rack.slot(node)?.machine.power_cycle(Cause::Lab).await?),
         }
     }
 
@@ -105,6 +113,15 @@ impl Chaos {
         );
         Ok(())
     }
+}
+
+/// Returns the name of the operation's node; empty when the operation has no target.
+fn target(operation: &Operation) -> &str {
+    operation
+        .target
+        .as_ref()
+        .map(|target| target.name.as_str())
+        .unwrap_or_default()
 }
 
 fn come(moment: Moment, operation: &Operation) -> bool {

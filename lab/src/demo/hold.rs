@@ -46,7 +46,7 @@ pub(super) async fn stranger_arrives(
 pub(super) async fn stranger_is_left_alone(
     rack: &Rack,
     client: &Client,
-    watch: &mut Watch,
+    watch: &Watch,
 ) -> anyhow::Result<()> {
     let machine = &rack.slot(STRANGER)?.machine;
     let console = machine.dir.join(CONSOLE_LOG);
@@ -133,7 +133,7 @@ async fn answers(rack: &Rack) -> anyhow::Result<bool> {
 /// Releases the failing node while its BMC refuses the password. The node must fail with a reason
 /// naming the credentials, without an account lockout. The release of the other node continues.
 /// With the password accepted again, and after a simulated BMC hang, a retry completes the release.
-pub(super) async fn bad_bmc(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
+pub(super) async fn bad_bmc(rack: &Rack, client: &Client, watch: &Watch) -> anyhow::Result<()> {
     let bmc = rack
         .slot(FAILING)?
         .bmc

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -15,21 +16,26 @@ const POLL: Duration = Duration::from_secs(1);
 /// The last seen status of each node, by name.
 pub(super) type Fleet = BTreeMap<String, NodeStatus>;
 
-/// The progress display of a run.
+/// The progress display of a run. Several acts may wait at the same time.
 pub(super) struct Watch {
-    bars: Option<(MultiProgress, BTreeMap<String, ProgressBar>)>,
-    shown: BTreeMap<String, String>,
+    bars: Option<MultiProgress>,
+    shown: Mutex<BTreeMap<String, Shown>>,
     started: Instant,
+}
+
+/// The last line shown of a node, and on a terminal the fixed line.
+#[derive(Debug, Default)]
+struct Shown {
+    line: String,
+    bar: Option<ProgressBar>,
 }
 
 impl Watch {
     pub(super) fn new() -> Self {
-        let bars = std::io::stdout()
-            .is_terminal()
-            .then(|| (MultiProgress::new(), BTreeMap::new()));
+        let bars = std::io::stdout().is_terminal().then(MultiProgress::new);
         Self {
             bars,
-            shown: BTreeMap::new(),
+            shown: Mutex::default(),
             started: Instant::now(),
         }
     }
@@ -43,7 +49,7 @@ impl Watch {
     pub(super) fn say(&self, text: &str) {
         let line = format!("[{:>4} s] {text}", self.started.elapsed().as_secs());
         match &self.bars {
-            Some((multi, _)) => multi.println(line).ok(),
+            Some(multi) => multi.println(line).ok(),
             None => {
                 println!("{line}");
                 None
@@ -54,7 +60,7 @@ impl Watch {
     /// Polls the nodes each second until `done` returns true. Fails when `done` returns an error,
     /// or after `limit`, with the last seen line of each node.
     pub(super) async fn until(
-        &mut self,
+        &self,
         client: &Client,
         what: &str,
         limit: Duration,
@@ -77,42 +83,53 @@ impl Watch {
                 bail!(
                     "{what}: not within {} s; last seen: {:?}",
                     limit.as_secs(),
-                    self.shown
+                    self.last_seen()
                 );
             }
             tokio::time::sleep(POLL).await;
         }
     }
 
-    fn show(&mut self, fleet: &Fleet) {
+    fn show(&self, fleet: &Fleet) {
+        let mut shown = self.shown();
         for (name, status) in fleet {
             let line = format!("{:<13} {}", status.state, describe(status));
-            if self.shown.get(name) == Some(&line) {
+            let node = shown.entry(name.clone()).or_default();
+            if node.line == line {
                 continue;
             }
-            match &mut self.bars {
-                Some((multi, bars)) => bar(multi, bars, name).set_message(line.clone()),
+            match &self.bars {
+                Some(multi) => {
+                    let bar = node.bar.get_or_insert_with(|| add_bar(multi, name));
+                    bar.set_message(line.clone());
+                }
                 None => self.say(&format!("{name}: {line}")),
             }
-            self.shown.insert(name.clone(), line);
+            node.line = line;
         }
+    }
+
+    fn last_seen(&self) -> BTreeMap<String, String> {
+        let shown = self.shown();
+        shown
+            .iter()
+            .map(|(name, node)| (name.clone(), node.line.clone()))
+            .collect()
+    }
+
+    fn shown(&self) -> MutexGuard<'_, BTreeMap<String, Shown>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn bar<'a>(
-    multi: &MultiProgress,
-    bars: &'a mut BTreeMap<String, ProgressBar>,
-    name: &str,
-) -> &'a ProgressBar {
-    bars.entry(name.to_owned()).or_insert_with(|| {
-        let style = ProgressStyle::with_template("{spinner} {prefix:<4} {elapsed:>5} {wide_msg}");
-        let bar = multi
-            .add(ProgressBar::new_spinner())
-            .with_prefix(name.to_owned());
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.enable_steady_tick(Duration::from_millis(250));
-        bar
-    })
+fn add_bar(multi: &MultiProgress, name: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {prefix:<4} {elapsed:>5} {wide_msg}");
+    let bar = multi
+        .add(ProgressBar::new_spinner())
+        .with_prefix(name.to_owned());
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
 }
 
 fn describe(status: &NodeStatus) -> String {
