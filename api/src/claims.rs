@@ -154,11 +154,19 @@ pub struct ClaimStatus {
     /// Value of `spec.hold` with the default applied.
     #[serde(default)]
     pub effective_hold: bool,
-    /// The image currently set in the pool. A node installed earlier may still run older software;
+    /// Number of the pool's revision assigned to the claim. Orders for the node use the documents
+    /// of this revision.
+    #[serde(default)]
+    pub revision: Option<i32>,
+    /// Number of the revision that the node was observed to run: the latest comparison found no
+    /// difference. Absent while unknown.
+    #[serde(default)]
+    pub running_revision: Option<i32>,
+    /// The image of the assigned revision. A node installed earlier may still run older software;
     /// the node's `drift` shows the difference.
     #[serde(default)]
     pub effective_image: String,
-    /// The stack currently set in the pool.
+    /// The stack of the assigned revision.
     #[serde(default)]
     pub effective_stack: String,
     /// The suite currently set in the pool.
@@ -187,6 +195,8 @@ impl Default for ClaimStatus {
             replica: false,
             effective_wait_for: WaitFor::default().as_str().to_owned(),
             effective_hold: false,
+            revision: None,
+            running_revision: None,
             effective_image: String::new(),
             effective_stack: String::new(),
             effective_suite: String::new(),

@@ -75,6 +75,13 @@ pub struct PoolStatus {
     /// Value of `spec.health` with all defaults applied.
     #[serde(default)]
     pub effective_health: Option<PoolHealth>,
+    /// Number of the revision assigned to new claims.
+    #[serde(default)]
+    pub present_revision: Option<i32>,
+    /// Number of the newest revision. A number above `present_revision`: a change is proposed and
+    /// affects no node yet.
+    #[serde(default)]
+    pub newest_revision: Option<i32>,
     /// Progress towards `spec.replicas`. Absent if `spec.replicas` is absent.
     #[serde(default)]
     pub replicas: Option<PoolReplicas>,

@@ -48,6 +48,8 @@ ids! {
     ObjectId,
     /// The binding of a node to a pool.
     ClaimId,
+    /// The documents installed on nodes of a pool, as of one change.
+    RevisionId,
     /// A long-running request.
     OperationId,
     /// A unit of work leased to an agent.

@@ -113,6 +113,18 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             json!({}),
             200,
         ),
+        write(
+            "assign_revision",
+            "/v1/claims/c2/actions/assign-revision",
+            json!({ "revision": 1 }),
+            409,
+        ),
+        write(
+            "promote_revision",
+            "/v1/pools/gpu/actions/promote-revision",
+            json!({ "revision": 1 }),
+            200,
+        ),
         write("delete_claim", "/v1/claims/c2", Value::Null, 200),
         write("undo_release", "/v1/claims/c2/undo", json!({}), 409),
         write(

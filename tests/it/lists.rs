@@ -97,7 +97,7 @@ const LISTS: [(&str, &str, &str); 28] = [
 ];
 
 /// Lists that have another grammar, and why.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 5] = [
     (
         "list_events",
         "a history that is read on from a number, and filtered by topics, as webhooks are",
@@ -106,6 +106,10 @@ const OTHERS: [(&str, &str); 4] = [
     (
         "list_pair_runs",
         "the newest of one pool, which has one at a time",
+    ),
+    (
+        "list_pool_revisions",
+        "the newest of one pool, which changes a few times a month",
     ),
     (
         "list_prometheus_targets",

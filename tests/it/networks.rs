@@ -197,6 +197,9 @@ async fn links_are_looked_at_in_the_boot_that_writes_the_image() {
     );
 
     give_pool(&world.admin, &fleet::network_profile()).await;
+    let promoted = json!({ "revision": 2 });
+    let path = "/v1/pools/gpu/actions/promote-revision";
+    world.admin.post(path, &promoted).await.expect(200);
     world.claim("n2").await.expect(201);
     let job = world.until_leased("n2", "write_image").await;
     let JobSpec::WriteImage { plan, .. } = &job.spec else {

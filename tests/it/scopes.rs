@@ -27,7 +27,7 @@ enum Holds {
 use Holds::{All, Nothing, Of, Own, Part};
 
 /// Every list of the API.
-const LISTS: [(&str, &str, Holds); 31] = [
+const LISTS: [(&str, &str, Holds); 32] = [
     ("list_sites", "/v1/sites", Part("/name", "lab", "far-site")),
     ("list_racks", "/v1/racks", Part("/name", "r1", "far-rack")),
     (
@@ -95,6 +95,11 @@ const LISTS: [(&str, &str, Holds); 31] = [
     (
         "list_pair_runs",
         "/v1/pools/{}/pair-runs",
+        Of("gpu", "far-gpu"),
+    ),
+    (
+        "list_pool_revisions",
+        "/v1/pools/{}/revisions",
         Of("gpu", "far-gpu"),
     ),
     ("list_agents", "/v1/sites/{}/agents", Of("lab", "far-site")),

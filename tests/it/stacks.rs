@@ -430,17 +430,22 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
             .contains("filter=drifted%3Dtrue")
     );
 
-    // Another lock is wanted by now: what was seen says nothing of that one.
+    // Another lock is assigned by now: what was seen says nothing of that one.
     let draft = json!({ "spec": {
         "version": "2", "image": "debian-12", "packages": {}, "bundle": fleet::digest("bundle"),
         "lock": { "image_digest": fleet::digest("image"), "arch": "amd64", "packages": [{
             "name": "chrony", "version": "4.3-2", "arch": "amd64", "size": 1, "sha256": fleet::digest("x"), "filename": "chrony.deb" }] },
     }});
     world.admin.put("/v1/stacks/base", &draft).await.expect(200);
-    assert_eq!(
-        world.admin.get("/v1/nodes/n1/drift").await.expect(200).body["current"],
-        false
-    );
+    let current = async || {
+        let drift = world.admin.get("/v1/nodes/n1/drift").await.expect(200);
+        drift.body["current"].clone()
+    };
+    assert_eq!(current().await, true, "a published stack is not assigned");
+    let path = "/v1/claims/c-n1/actions/assign-revision";
+    let assigned = world.admin.post(path, &json!({ "revision": 2 })).await;
+    assigned.expect(200);
+    assert_eq!(current().await, false);
     world.check().await;
 }
 

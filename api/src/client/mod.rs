@@ -11,6 +11,7 @@ mod nodes; // Actions of nodes, and their parts, facts and history
 mod objects;
 mod operations; // Operations and events
 mod pairs; // Pairs of a pool's nodes
+mod revisions; // Revisions of a pool
 mod webhooks;
 
 use std::time::Duration;

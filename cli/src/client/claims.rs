@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use muster_api::claims::{Claim, ClaimSpec, CreateClaim, ReplaceClaim};
 use muster_api::client::ClientError;
 use muster_api::plans::Desired;
+use muster_api::revisions::ChooseRevision;
 use muster_core::claims::WaitFor;
 use muster_core::values::Name;
 
@@ -30,6 +31,9 @@ pub(crate) enum ClaimVerb {
     Hold(HoldArgs),
     /// End the hold of a claim
     Unhold(HoldArgs),
+    /// Assign a revision of the pool to claims. The nodes change with the next converge or
+    /// reinstall
+    Assign(AssignArgs),
 }
 
 /// The nodes and the pool.
@@ -118,6 +122,19 @@ pub(crate) struct HoldArgs {
     claims: Vec<String>,
 }
 
+/// The claims and the revision.
+#[derive(Args, Debug)]
+pub(crate) struct AssignArgs {
+    #[arg(required = true, value_name = "CLAIM")]
+    claims: Vec<String>,
+    /// Number of the revision; `muster pool revisions` lists them
+    #[arg(long)]
+    revision: i32,
+    /// Reason, recorded in the history
+    #[arg(long)]
+    reason: Option<String>,
+}
+
 fn wait_for(text: &str) -> Result<WaitFor, String> {
     text.parse::<WaitFor>().map_err(|error| error.to_string())
 }
@@ -137,6 +154,7 @@ pub(super) async fn run(session: &Session, verb: ClaimVerb) -> anyhow::Result<()
         ClaimVerb::Replace(args) => replace(session, &args).await,
         ClaimVerb::Hold(args) => hold(session, &args, Some(true)).await,
         ClaimVerb::Unhold(args) => hold(session, &args, None).await,
+        ClaimVerb::Assign(args) => assign(session, args).await,
     }
 }
 
@@ -349,6 +367,35 @@ async fn replace(session: &Session, args: &ReplaceArgs) -> anyhow::Result<()> {
         ]
     };
     tell(session, &[operation], args.waiting, told).await
+}
+
+/// Assigns a revision to each claim. Claims before a refusal keep the revision and are printed.
+async fn assign(session: &Session, args: AssignArgs) -> anyhow::Result<()> {
+    let body = ChooseRevision {
+        revision: args.revision,
+        reason: args.reason,
+    };
+    let (mut assigned, mut refused) = (Vec::new(), None);
+    for claim in &args.claims {
+        match session.client.assign_revision(claim, &body).await {
+            Ok(claim) => assigned.push(claim),
+            Err(error) => {
+                refused = Some(error);
+                break;
+            }
+        }
+    }
+    session.output.print_lines(&assigned, || {
+        let told = |claim: &Claim| {
+            let (name, node) = (&claim.name, &claim.status.node);
+            format!(
+                "{name} is assigned revision {}; muster node converge {node} installs it",
+                body.revision
+            )
+        };
+        assigned.iter().map(told).collect()
+    })?;
+    refused.map_or(Ok(()), |error| Err(error.into()))
 }
 
 async fn hold(session: &Session, args: &HoldArgs, hold: Option<bool>) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use super::connection::PRECEDENCE;
 use super::session::Common;
 use super::{
     agents, apply, approvals, audits, cabling, caution, claims, completing, contexts, events, exit,
-    gate_runs, kinds, nodes, operations, pairs, parts, recoveries, tokens, uploads, users, version,
+    gate_runs, kinds, nodes, operations, parts, pools, recoveries, tokens, uploads, users, version,
     waivers, webhooks,
 };
 use crate::{gates, stack};
@@ -147,7 +147,7 @@ fn own(command: Command) -> Command {
     let verbs = match command.get_name() {
         "node" => nodes::NodeVerb::augment_subcommands,
         "rack" => cabling::RackVerb::augment_subcommands,
-        "pool" => pairs::PoolVerb::augment_subcommands,
+        "pool" => pools::PoolVerb::augment_subcommands,
         "claim" => claims::ClaimVerb::augment_subcommands,
         "operation" => operations::OperationVerb::augment_subcommands,
         "user" => users::UserVerb::augment_subcommands,

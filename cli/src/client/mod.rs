@@ -27,8 +27,10 @@ mod pairs; // muster pool run-pairs, muster pool pairs
 mod parts; // muster node parts, muster component
 mod place; // muster node rename, muster node move
 mod plans; // Plans for people, with confirmation
+mod pools; // muster pool
 mod progress; // Waiting for operations, with progress
 mod recoveries; // muster node recoveries, muster breaker
+mod revisions; // muster pool revisions, diff, promote
 pub(crate) mod session; // Options and state of every client
 mod stacks; // muster stack publish, plan, drift
 mod tokens; // muster token
@@ -113,7 +115,7 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
     match word {
         "node" => nodes::run(session, nodes::NodeVerb::from_arg_matches(matches)?).await,
         "rack" => cabling::run(session, cabling::RackVerb::from_arg_matches(matches)?).await,
-        "pool" => pairs::run(session, pairs::PoolVerb::from_arg_matches(matches)?).await,
+        "pool" => pools::run(session, pools::PoolVerb::from_arg_matches(matches)?).await,
         "claim" => claims::run(session, claims::ClaimVerb::from_arg_matches(matches)?).await,
         "operation" => {
             operations::run(

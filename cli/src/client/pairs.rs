@@ -12,9 +12,9 @@ use super::output::{Column, Form};
 use super::session::Session;
 use crate::duration::parse_duration;
 
-/// Subcommands of pools, in addition to the subcommands of every kind.
+/// Subcommands about pairs of a pool's nodes.
 #[derive(Debug, Subcommand)]
-pub(crate) enum PoolVerb {
+pub(crate) enum PairVerb {
     /// Measure idle nodes of a pool in pairs, until each failure is attributed to a node or to a
     /// path
     RunPairs(RunArgs),
@@ -73,16 +73,16 @@ fn word(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-pub(super) async fn run(session: &Session, verb: PoolVerb) -> anyhow::Result<()> {
+pub(super) async fn run(session: &Session, verb: PairVerb) -> anyhow::Result<()> {
     match verb {
-        PoolVerb::RunPairs(args) => begin(session, args).await,
-        PoolVerb::Pairs(args) if args.all => {
+        PairVerb::RunPairs(args) => begin(session, args).await,
+        PairVerb::Pairs(args) if args.all => {
             let page = session.client.pair_runs(&args.pool).await?;
             session
                 .output
                 .list_of(&page.items, COLUMNS, session.clock.now())
         }
-        PoolVerb::Pairs(args) => show(session, &args.pool, args.run).await,
+        PairVerb::Pairs(args) => show(session, &args.pool, args.run).await,
     }
 }
 

@@ -90,7 +90,7 @@ async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
         (body["labels"], body["annotations"]) =
             (object["labels"].clone(), object["annotations"].clone());
     }
-    // Every pool naming the stack requires the new version, so the affected nodes are shown first.
+    // Every pool naming the stack gets a revision, so the nodes and the cost are shown first.
     let object = Desired {
         kind: "stack".into(),
         name: args.name.clone(),
@@ -128,14 +128,19 @@ async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
         .client
         .put_value_with(&path, &query, &body, precondition)
         .await?;
-    let verb = if args.dry_run {
-        "would be published"
-    } else {
-        "published"
-    };
     session.output.print_lines(&written, || {
-        vec![format!("stack {} {} {verb}", args.name, spec.version)]
+        describe_published(&args.name, &spec.version, args.dry_run)
     })
+}
+
+fn describe_published(name: &str, version: &str, dry_run: bool) -> Vec<String> {
+    match dry_run {
+        true => vec![format!("stack {name} {version} would be published")],
+        false => vec![
+            format!("stack {name} {version} published"),
+            "no node changes: muster pool revisions POOL shows the new revision".to_owned(),
+        ],
+    }
 }
 
 /// With the existing labels and annotations.
@@ -224,7 +229,7 @@ fn lines(drift: &NodeDrift) -> Vec<String> {
         drift.node, drift.lock, drift.observed_at
     )];
     if !drift.current {
-        lines.push("its pool asks for another lock by now: look again".into());
+        lines.push("the claim is assigned another lock by now: check the drift again".into());
     }
     let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".into());
     lines.extend(drift.items.iter().map(|item| {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
+use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId, RevisionId};
 use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -28,6 +28,12 @@ pub struct ClaimRow {
     pub pool: String,
     pub pool_id: ObjectId,
     pub pool_spec: Value,
+    /// The number of the assigned revision. Absent for a claim that ended before revisions.
+    pub revision: Option<i32>,
+    pub image: Option<String>,
+    pub stack: Option<String>,
+    /// The number of the revision that the node was observed to run.
+    pub running: Option<i32>,
     pub state: ClaimState,
     pub wait_for: WaitFor,
     /// The claim is on hold: automation must not change the node's software.
@@ -68,9 +74,13 @@ pub struct NewClaim {
 pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>, Error> {
     Ok(sqlx::query_as!(ClaimRow, r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
                   n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId",
-                  p.spec AS pool_spec, c.state, c.wait_for, c.hold, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
+                  p.spec AS pool_spec, revision.number AS "revision?", revision.image_name AS "image?", revision.stack_name AS "stack?",
+                  running.number AS "running?", c.state, c.wait_for, c.hold, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
                   c.released_at, c.undo_until
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id LEFT JOIN claims r ON r.id = c.replaces
+                LEFT JOIN present_revisions present ON present.pool_id = c.pool_id AND c.state <> 'released'
+                LEFT JOIN pool_revisions revision ON revision.id = COALESCE(c.assigned_id, present.revision_id)
+                LEFT JOIN pool_revisions running ON running.id = c.running_id
            WHERE (c.name = $1 AND c.state <> 'released') OR c.id = $2"#,
         key,
         Uuid::parse_str(key).ok(),
@@ -95,9 +105,13 @@ pub async fn find_bound(conn: &mut PgConnection, node: NodeId) -> Result<Option<
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ClaimRow>, Error> {
     Ok(sqlx::query_as!(ClaimRow, r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
                   n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId",
-                  p.spec AS pool_spec, c.state, c.wait_for, c.hold, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
+                  p.spec AS pool_spec, revision.number AS "revision?", revision.image_name AS "image?", revision.stack_name AS "stack?",
+                  running.number AS "running?", c.state, c.wait_for, c.hold, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
                   c.released_at, c.undo_until
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id LEFT JOIN claims r ON r.id = c.replaces
+                LEFT JOIN present_revisions present ON present.pool_id = c.pool_id AND c.state <> 'released'
+                LEFT JOIN pool_revisions revision ON revision.id = COALESCE(c.assigned_id, present.revision_id)
+                LEFT JOIN pool_revisions running ON running.id = c.running_id
            WHERE c.id = ANY($1) ORDER BY c.name"#, ids,)
         .fetch_all(conn)
         .await?)
@@ -156,14 +170,14 @@ pub async fn find_available(
     .await?)
 }
 
-/// Inserts a bound claim. The database rejects a second open claim on a node.
+/// Inserts a bound claim, assigned the pool's present revision. The database rejects a second open claim on a node.
 ///
 /// # Errors
 /// When a constraint is violated: the name is taken, or the node is claimed.
 pub async fn insert(conn: &mut PgConnection, claim: &NewClaim) -> Result<(), Error> {
     sqlx::query!(
-        "INSERT INTO claims (id, name, spec, node_id, pool_id, state, epoch, actor, created_at, updated_at, wait_for, hold, replaces, replica)
-         VALUES ($1, $2, $3, $4, $5, 'bound', $6, $7, $8, $8, $9, $10, $11, $12)",
+        "INSERT INTO claims (id, name, spec, node_id, pool_id, state, epoch, actor, created_at, updated_at, wait_for, hold, replaces, replica, assigned_id)
+         VALUES ($1, $2, $3, $4, $5, 'bound', $6, $7, $8, $8, $9, $10, $11, $12, (SELECT revision_id FROM present_revisions WHERE pool_id = $5))",
         claim.id as ClaimId,
         claim.name,
         claim.spec,
@@ -281,6 +295,56 @@ pub async fn end(conn: &mut PgConnection, claim: ClaimId, now: Timestamp) -> Res
         "UPDATE claims SET state = 'released', released_at = $2, updated_at = $2 WHERE id = $1 AND state = 'releasing'",
         claim as ClaimId,
         now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Assigns a revision to a claim. The node is not changed. `false`: the claim is no longer bound.
+pub async fn set_assigned(
+    conn: &mut PgConnection,
+    id: ClaimId,
+    revision: RevisionId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE claims SET assigned_id = $2, updated_at = $3 WHERE id = $1 AND state = 'bound'",
+        id as ClaimId,
+        revision as RevisionId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Records that the image of the assigned revision was written to a node's disk. The running
+/// revision is unknown until the node is compared.
+pub async fn record_imaged(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE claims c SET running_id = NULL,
+                imaged_id = COALESCE(c.assigned_id, (SELECT revision_id FROM present_revisions WHERE pool_id = c.pool_id))
+         WHERE c.node_id = $1 AND c.state <> 'released'",
+        node as NodeId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Records that a node was compared with its assigned revision and does not differ. A node with
+/// another image or network on its disk does not run the revision.
+pub async fn record_running(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE claims c SET running_id = assigned.id
+         FROM pool_revisions assigned
+         WHERE c.node_id = $1 AND c.state <> 'released'
+           AND assigned.id = COALESCE(c.assigned_id, (SELECT revision_id FROM present_revisions WHERE pool_id = c.pool_id))
+           AND NOT EXISTS (SELECT FROM pool_revisions imaged WHERE imaged.id = c.imaged_id
+                           AND (imaged.image ->> 'raw_digest', imaged.network_profile)
+                               IS DISTINCT FROM (assigned.image ->> 'raw_digest', assigned.network_profile))",
+        node as NodeId,
     )
     .execute(conn)
     .await?;

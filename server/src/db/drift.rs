@@ -68,11 +68,12 @@ pub async fn count_drifted(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> R
     .await?)
 }
 
-/// Returns the name of the stack declared by the pool of a node's claim.
+/// Returns the name of the stack of the revision assigned to a node's claim.
 pub async fn find_stack(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
     Ok(sqlx::query_scalar!(
-        r#"SELECT pool.spec ->> 'stack' AS "stack!" FROM claims c JOIN objects pool ON pool.id = c.pool_id
-           WHERE c.node_id = $1 AND c.state <> 'released'"#,
+        "SELECT revision.stack_name FROM claims c LEFT JOIN present_revisions present ON present.pool_id = c.pool_id
+         JOIN pool_revisions revision ON revision.id = COALESCE(c.assigned_id, present.revision_id)
+         WHERE c.node_id = $1 AND c.state <> 'released'",
         node as NodeId,
     )
     .fetch_optional(conn)

@@ -69,10 +69,11 @@ pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<Seen
 /// node's BMC can report them (Redfish only).
 pub async fn is_wanted(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
     let wanted = sqlx::query_scalar!(
-        r#"SELECT (COALESCE(jsonb_array_length(stack.spec #> '{lock,firmware}'), 0)
-                   + COALESCE(jsonb_array_length(stack.spec #> '{lock,bios}'), 0)) > 0 AS "wanted!"
-           FROM nodes n JOIN claims c ON c.node_id = n.id AND c.state <> 'released' JOIN objects pool ON pool.id = c.pool_id
-           JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
+        r#"SELECT (COALESCE(jsonb_array_length(revision.stack #> '{lock,firmware}'), 0)
+                   + COALESCE(jsonb_array_length(revision.stack #> '{lock,bios}'), 0)) > 0 AS "wanted!"
+           FROM nodes n JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+           LEFT JOIN present_revisions present ON present.pool_id = c.pool_id
+           JOIN pool_revisions revision ON revision.id = COALESCE(c.assigned_id, present.revision_id)
            WHERE n.id = $1 AND n.power = 'redfish'"#,
         node as NodeId,
     )

@@ -411,6 +411,16 @@ pub async fn requeue_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), 
     Ok(())
 }
 
+/// Returns whether a node has a job that is queued or leased.
+pub async fn has_open(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM jobs WHERE node_id = $1 AND state IN ('queued', 'leased')) AS "open!""#,
+        node as NodeId,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
 /// Fails the open jobs with void permits.
 pub async fn fail_void(
     conn: &mut PgConnection,

@@ -47,6 +47,7 @@ pub mod primary; // The server that takes writes
 pub mod recoveries; // Recoveries tried on failing nodes
 pub mod replacements; // Claims moving to another node
 pub mod replicas; // Claims made by pools
+pub mod revisions; // Documents that the nodes of a pool install
 pub mod scheduler; // Scheduler state of nodes without jobs
 pub mod seals; // Seals that make the history provable
 pub mod seen; // The history within a read scope

@@ -10,25 +10,25 @@ use sqlx::types::Json;
 
 use crate::error::Error;
 
-/// Returns the name and document of the network profile declared by the pool of a node's claim. The
-/// inner `None`: the profile was deleted. The outer `None`: the pool declares no profile.
+/// Returns the name and document of the network profile of the revision assigned to a node's claim.
+/// `None`: the revision has no profile.
 ///
 /// # Errors
 /// When the stored profile cannot be parsed.
 pub async fn find_profile(
     conn: &mut PgConnection,
     node: NodeId,
-) -> Result<Option<(String, Option<NetworkProfile>)>, Error> {
+) -> Result<Option<(String, NetworkProfile)>, Error> {
     let row = sqlx::query!(
-        r#"SELECT pool.spec ->> 'network_profile' AS "name!", np.spec AS "spec?: Json<NetworkProfile>"
-           FROM claims c JOIN objects pool ON pool.id = c.pool_id
-           LEFT JOIN objects np ON np.kind = 'network_profile' AND np.name = pool.spec ->> 'network_profile'
-           WHERE c.node_id = $1 AND c.state <> 'released' AND pool.spec ->> 'network_profile' IS NOT NULL"#,
+        r#"SELECT revision.network_profile_name AS "name!", revision.network_profile AS "spec!: Json<NetworkProfile>"
+           FROM claims c LEFT JOIN present_revisions present ON present.pool_id = c.pool_id
+           JOIN pool_revisions revision ON revision.id = COALESCE(c.assigned_id, present.revision_id)
+           WHERE c.node_id = $1 AND c.state <> 'released' AND revision.network_profile IS NOT NULL"#,
         node as NodeId,
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| (row.name, row.spec.map(|spec| spec.0))))
+    Ok(row.map(|row| (row.name, row.spec.0)))
 }
 
 /// Lists the other nodes claimed for the same pool with at least one of the labels: name and text

@@ -72,7 +72,7 @@ pub async fn find_for_update(
 ) -> Result<Option<ObjectRow>, Error> {
     Ok(sqlx::query_as!(ObjectRow, r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
                   generation, created_at, updated_at
-           FROM objects WHERE kind = $1 AND (name = $2 OR id = $3) FOR UPDATE"#,
+           FROM objects WHERE kind = $1 AND (name = $2 OR id = $3) FOR NO KEY UPDATE"#,
         kind,
         key,
         Uuid::parse_str(key).ok(),

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_api::operations::OperationState;
 use muster_core::claims::ClaimState;
-use muster_core::ids::{ClaimId, NodeId, OperationId};
+use muster_core::ids::{ClaimId, NodeId, OperationId, RevisionId};
 use muster_core::lifecycle::state::State;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -139,12 +139,14 @@ pub async fn list(conn: &mut PgConnection, claims: &[Uuid]) -> Result<Vec<Change
     .await?)
 }
 
-/// Swaps the nodes of two claims. The claim markers written on the disks do not change, so each
-/// claim stores the marker of the other. The caller holds the locks of both nodes.
+/// Swaps the nodes of two claims. The claim markers written on the disks and the installed
+/// revisions stay with the nodes, so each claim stores those of the other. The caller holds the locks of both nodes.
 pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
     let before = sqlx::query!(
         r#"SELECT c.epoch AS claim_epoch, COALESCE(c.marker, c.id) AS "claim_marker!: ClaimId", s.epoch AS coming_epoch,
-                  COALESCE(s.marker, s.id) AS "coming_marker!: ClaimId"
+                  COALESCE(s.marker, s.id) AS "coming_marker!: ClaimId",
+                  c.assigned_id AS "claim_assigned: RevisionId", c.imaged_id AS "claim_imaged: RevisionId", c.running_id AS "claim_running: RevisionId",
+                  s.assigned_id AS "coming_assigned: RevisionId", s.imaged_id AS "coming_imaged: RevisionId", s.running_id AS "coming_running: RevisionId"
            FROM claims c JOIN claims s ON s.replaces = c.id WHERE c.id = $1 AND s.id = $2"#,
         one.claim as ClaimId,
         one.coming as ClaimId,
@@ -161,18 +163,21 @@ pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) ->
     .execute(&mut *conn)
     .await?;
     sqlx::query!(
-        "UPDATE claims SET node_id = $2, epoch = $3, marker = $4, updated_at = $5 WHERE id = $1",
+        "UPDATE claims SET node_id = $2, epoch = $3, marker = $4, updated_at = $5, assigned_id = $6, imaged_id = $7, running_id = $8 WHERE id = $1",
         one.claim as ClaimId,
         one.coming_node as NodeId,
         before.coming_epoch,
         before.coming_marker as ClaimId,
         now.to_sqlx() as _,
+        before.coming_assigned as Option<RevisionId>,
+        before.coming_imaged as Option<RevisionId>,
+        before.coming_running as Option<RevisionId>,
     )
     .execute(&mut *conn)
     .await?;
     sqlx::query!(
         "UPDATE claims SET node_id = $2, epoch = $3, marker = $4, updated_at = $5, state = 'bound', released_at = NULL,
-                spec = jsonb_set(spec, '{node}', to_jsonb($6::text))
+                spec = jsonb_set(spec, '{node}', to_jsonb($6::text)), assigned_id = $7, imaged_id = $8, running_id = $9
          WHERE id = $1",
         one.coming as ClaimId,
         one.node as NodeId,
@@ -180,6 +185,9 @@ pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) ->
         before.claim_marker as ClaimId,
         now.to_sqlx() as _,
         one.node_name,
+        before.claim_assigned as Option<RevisionId>,
+        before.claim_imaged as Option<RevisionId>,
+        before.claim_running as Option<RevisionId>,
     )
     .execute(conn)
     .await?;

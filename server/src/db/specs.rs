@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use muster_core::clusters::ClusterSpec;
 use muster_core::gates::{Gate, Suite};
-use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
+use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId, RevisionId};
 use muster_core::images::ImageManifest;
 use muster_core::lifecycle::state::State;
 use muster_core::profiles::HardwareProfile;
@@ -52,8 +52,11 @@ pub struct OrderNode {
     pub profile: Option<HardwareProfile>,
     /// The claim id of the marker on the node's disks.
     pub claim: Option<ClaimId>,
+    /// Image and stack of the revision assigned to the node's claim.
     pub image: Option<ImageManifest>,
     pub stack: Option<StackSpec>,
+    /// The image or the network written to the node's disk differs from the assigned revision.
+    pub needs_reinstall: bool,
     pub suite: Option<Suite>,
     pub cluster_name: Option<String>,
     pub cluster: Option<ClusterSpec>,
@@ -69,7 +72,9 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
                   n.bmc_address AS "bmc_address: IpNet", n.bmc_port, n.bmc_credential_id AS "bmc_credential: ObjectId", n.bmc_certificate,
                   n.bmc_system, n.bmc_firmware, n.live_host_key, n.os_host_key, n.root_disk_serial, rack.name AS "rack?", site.spec AS "site: Json<Value>",
                   profile.spec AS "profile?: Json<HardwareProfile>", COALESCE(c.marker, c.id, adoption.claim_id) AS "claim?: ClaimId",
-                  image.spec AS "image?: Json<ImageManifest>", stack.spec AS "stack?: Json<StackSpec>", suite.spec AS "suite?: Json<Suite>",
+                  revision.image AS "image?: Json<ImageManifest>", revision.stack AS "stack?: Json<StackSpec>",
+                  (imaged.id IS NOT NULL AND (imaged.image ->> 'raw_digest', imaged.network_profile)
+                      IS DISTINCT FROM (revision.image ->> 'raw_digest', revision.network_profile)) AS "needs_reinstall!", suite.spec AS "suite?: Json<Suite>",
                   cluster.name AS "cluster_name?", cluster.spec AS "cluster?: Json<ClusterSpec>",
                   (SELECT finder.gate FROM recovery_finders finder WHERE finder.recovery_id = r.id) AS "finder: Json<Gate>"
            FROM nodes n
@@ -79,8 +84,9 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
            LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
            LEFT JOIN adoptions adoption ON adoption.node_id = n.id AND n.state = 'discovered'
            LEFT JOIN objects pool ON pool.id = COALESCE(c.pool_id, adoption.pool_id)
-           LEFT JOIN objects image ON image.kind = 'image' AND image.name = pool.spec ->> 'image'
-           LEFT JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
+           LEFT JOIN present_revisions present ON present.pool_id = pool.id
+           LEFT JOIN pool_revisions revision ON revision.id = COALESCE(c.assigned_id, present.revision_id)
+           LEFT JOIN pool_revisions imaged ON imaged.id = c.imaged_id
            LEFT JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
            LEFT JOIN objects cluster ON cluster.kind = 'cluster' AND cluster.name = pool.spec ->> 'cluster'
            LEFT JOIN recoveries r ON r.node_id = n.id AND r.ended_at IS NULL
@@ -115,6 +121,7 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
         claim: row.claim,
         image: row.image.map(|json| json.0),
         stack: row.stack.map(|json| json.0),
+        needs_reinstall: row.needs_reinstall,
         suite: row
             .suite
             .map(|json| json.0.with_finder(row.finder.map(|json| json.0))),
@@ -219,7 +226,7 @@ pub async fn find_credential(
     .await?)
 }
 
-/// A node listed in a cluster's configuration. Profile and stack are shared by many nodes and
+/// A node listed in a cluster's configuration. Profile and revision are shared by many nodes and
 /// referred to by id.
 #[derive(Clone, Debug)]
 pub struct MemberRow {
@@ -227,7 +234,7 @@ pub struct MemberRow {
     pub address: Ipv4Addr,
     pub rack: Option<String>,
     pub profile: ObjectId,
-    pub stack: Option<ObjectId>,
+    pub revision: Option<RevisionId>,
 }
 
 /// Returns the next revision of member lists. A list with a later revision includes everything
@@ -267,13 +274,14 @@ pub async fn list_members(
     .await?;
     let revision = next_revision(conn).await?;
     let rows = sqlx::query!(
-        r#"SELECT n.name, n.profile_id AS "profile!: ObjectId", rack.name AS "rack?", stack.id AS "stack?: ObjectId",
+        r#"SELECT n.name, n.profile_id AS "profile!: ObjectId", rack.name AS "rack?",
+                  COALESCE(c.assigned_id, present.revision_id) AS "revision?: RevisionId",
                   (SELECT m.address FROM node_macs m WHERE m.node_id = n.id AND m.address IS NOT NULL ORDER BY m.mac LIMIT 1) AS "address: IpNet"
            FROM nodes n
            JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
            JOIN objects pool ON pool.id = c.pool_id AND pool.spec ->> 'cluster' = $1
            LEFT JOIN objects rack ON rack.id = n.rack_id
-           LEFT JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
+           LEFT JOIN present_revisions present ON present.pool_id = pool.id
            WHERE n.in_cluster AND NOT n.adopted AND n.profile_id IS NOT NULL
              AND NOT EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit AND j.step = 'remove')
            ORDER BY n.name"#,
@@ -287,7 +295,7 @@ pub async fn list_members(
             address: address.addr(),
             rack: row.rack,
             profile: row.profile,
-            stack: row.stack,
+            revision: row.revision,
         }),
         _ => None,
     });

@@ -54,7 +54,7 @@ pub async fn findings(
     }))
 }
 
-/// Returns why the stack of a node's pool cannot be installed on the node. Returns `None` without a
+/// Returns why the assigned stack cannot be installed on the node. Returns `None` without a
 /// refusing rule or without a stack.
 ///
 /// # Errors
@@ -68,6 +68,12 @@ pub async fn refusal(
     let Some(stack) = &node.stack else {
         return Ok(None);
     };
+    if onto == Onto::System && node.needs_reinstall {
+        return Ok(Some(format!(
+            "the revision assigned to {} has another image or network than its disk: reinstall the node",
+            node.name
+        )));
+    }
     let found = findings(conn, node, stack, node.image.as_ref(), onto).await?;
     Ok(told(&node.name, &found))
 }

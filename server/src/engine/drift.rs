@@ -15,7 +15,8 @@ use crate::error::Error;
 /// Most items named in an event. The node's page lists all items.
 const NAMED: usize = 5;
 
-/// Stores the number of differing items. Emits an event when the number has changed.
+/// Stores the number of differing items, and the running revision of a node without a difference.
+/// Emits an event when the number has changed.
 ///
 /// # Errors
 ///
@@ -32,6 +33,9 @@ pub(super) async fn record_items(
         .filter(|item| item.outcome == ItemOutcome::Differs);
     let items: Vec<&str> = differs.map(|item| item.item.as_str()).collect();
     let count = i32::try_from(items.len()).unwrap_or(i32::MAX);
+    if items.is_empty() && report.reboot_for.is_empty() {
+        db::claims::record_running(conn, job.node).await?;
+    }
     let (name, before) = db::drift::set_items(conn, job.node, count).await?;
     let (kind, summary) = match (before.unwrap_or(0), count) {
         (before, now) if before == now => return Ok(()),

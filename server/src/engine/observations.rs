@@ -45,7 +45,8 @@ pub(super) async fn record(
         JobResult::Facts { facts } => record_facts(conn, job, facts, now).await,
         JobResult::ImageWritten(written) => {
             let (host_key, disk) = (&written.host_key, &written.disk_serial);
-            db::observed::set_installed(conn, job.node, host_key, disk, job.epoch).await
+            db::observed::set_installed(conn, job.node, host_key, disk, job.epoch).await?;
+            db::claims::record_imaged(conn, job.node).await
         }
         JobResult::Firmware { inventory, changed } => {
             firmware::record_changes(conn, job, changed, now).await?;

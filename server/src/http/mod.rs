@@ -32,6 +32,7 @@ pub mod pairs; // Nodes of a pool, measured against each other
 pub mod plan; // Plan for a set of objects
 pub mod preconditions; // If-Match and If-None-Match
 pub mod problem; // Errors as answers
+pub mod revisions; // Documents that the nodes of a pool install
 pub mod source; // The source of a connection or a request
 pub mod tokens; // Tokens of machines
 pub mod users; // People
@@ -61,6 +62,7 @@ pub(crate) fn rest() -> OpenApiRouter<App> {
         .merge(claims::router())
         .merge(operations::router())
         .merge(pairs::router())
+        .merge(revisions::router())
         .merge(events::router())
         .merge(agents::router())
         .merge(alerts::router())

@@ -67,6 +67,9 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
             "get_rack_cabling",
             "list_pair_runs",
             "get_pair_run",
+            "list_pool_revisions",
+            "get_pool_revision",
+            "diff_pool_revisions",
             "list_node_components",
             "get_node_console",
             "list_node_events",
@@ -108,6 +111,8 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
             "patch_pool",
             "delete_pool",
             "run_pairs",
+            "promote_revision",
+            "assign_revision",
         ],
     ),
     (

@@ -184,6 +184,7 @@ async fn objects(server: &Server, admin: &Caller) -> Objects {
         ("user", user.to_string()),
         ("job", job.to_string()),
         // What they name lies nowhere, or where its pool does.
+        ("revision", "1".to_owned()),
         ("breaker", nothing.clone()),
         ("run", nothing),
     ];

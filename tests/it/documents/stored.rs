@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use muster_server::intents::revisions::catch_up;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tower::ServiceExt as _;
@@ -205,8 +206,9 @@ async fn a_wrong_row_refuses_only_what_builds_on_it() {
     }
 }
 
+/// A claim installs the copies of its revision, whatever became of the objects since.
 #[tokio::test]
-async fn a_claim_names_the_stack_or_image_that_cannot_be_read() {
+async fn a_claim_names_the_revision_that_cannot_be_read() {
     let mut world = World::start(1).await;
     world.settle().await;
     for (kind, name) in [("stack", "base"), ("image", "debian-12")] {
@@ -219,11 +221,36 @@ async fn a_claim_names_the_stack_or_image_that_cannot_be_read() {
                 .await
                 .unwrap();
         store(pool, kind, name, &Value::Null).await;
-        let refused = world.claim("n1").await.expect(409);
-        assert_eq!(refused.problem().1, "unreadable", "{}", refused.text);
-        let detail = refused.body["detail"].as_str().unwrap();
-        assert!(detail.contains(&format!("{kind} {name}")), "{detail}");
+        world
+            .admin
+            .post(
+                "/v1/claims?dry_run=true",
+                &json!({ "spec": { "pool": "gpu", "node": "n1" } }),
+            )
+            .await
+            .expect(201);
+        catch_up(&world.server.app).await.unwrap();
+        let newest =
+            world.admin.get("/v1/pools/gpu").await.expect(200).body["status"]["newest_revision"]
+                .clone();
+        let promote = async |revision: &Value| {
+            let body = json!({ "revision": revision });
+            let path = "/v1/pools/gpu/actions/promote-revision";
+            world.admin.post(path, &body).await
+        };
+        assert_eq!(promote(&newest).await.problem().1, "unreadable");
+        let read = world
+            .admin
+            .get(&format!("/v1/pools/gpu/revisions/{newest}"))
+            .await;
+        assert_eq!(read.problem().1, "unreadable", "{}", read.text);
+        let detail = read.body["detail"].as_str().unwrap();
+        assert!(
+            detail.contains(&format!("The {kind} of revision {newest}")),
+            "{detail}"
+        );
         store(pool, kind, name, &spec).await;
+        catch_up(&world.server.app).await.unwrap();
     }
     world.claim("n1").await.expect(201);
 }

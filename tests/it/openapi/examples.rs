@@ -225,6 +225,8 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
             .await
             .unwrap();
     }
+    let change = json!({ "spec": { "version": "2", "sysctl": { "vm.swappiness": "1" } } });
+    admin.patch("/v1/stacks/base", &change).await.expect(200);
     alarm(&admin, answers).await;
     seals::round(&world.server.app, 0).await.unwrap();
     let components = admin.get("/v1/nodes/n1/components").await.expect(200).body;
@@ -289,6 +291,7 @@ pub(crate) fn reads(description: &Value, named: &[(&str, String)]) -> Vec<(Strin
             ("rack", "r1"),
             ("pool", "gpu"),
             ("claim", "c-n1"),
+            ("revision", "2"),
             ("agent", "first"),
         ];
         let fixed = fixed.map(|(name, value)| (name, value.to_owned()));

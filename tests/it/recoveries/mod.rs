@@ -273,15 +273,16 @@ async fn an_order_that_cannot_be_built_is_a_persons_and_no_fault_of_the_machine(
     world.until("n1", "validating").await;
     let acts = |world: &World| world.machine("n1", |machine| machine.log.len());
     let before = acts(&world);
-    // Its stack is locked against another image by now.
-    let stale =
-        "UPDATE objects SET spec = jsonb_set(spec, '{lock,image_digest}', $1) WHERE kind = 'stack'";
-    let other = json!(format!("sha256:{}", "0".repeat(64)));
-    sqlx::query(stale)
-        .bind(other)
-        .execute(&world.server.app.pool)
-        .await
-        .unwrap();
+    // A revision whose stack is locked against another image: no write of ours makes one.
+    for stale in [
+        "ALTER TABLE pool_revisions DISABLE TRIGGER pool_revisions_immutable",
+        "UPDATE pool_revisions SET stack = jsonb_set(stack, '{lock,image_digest}', to_jsonb('sha256:' || repeat('0', 64)))",
+    ] {
+        sqlx::query(stale)
+            .execute(&world.server.app.pool)
+            .await
+            .unwrap();
+    }
     world.settle().await;
     assert_eq!(
         (world.state("n1").await.as_str(), acts(&world)),

@@ -48,6 +48,7 @@ const ORDERS: [(&str, &[&str]); 5] = [
             "clusters",
             "gates",
             "profiles",
+            "revisions",
             "network",
             "stacks",
             "claims",

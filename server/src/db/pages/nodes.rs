@@ -41,6 +41,12 @@ pub struct MachineRow {
     pub claim_generation: Option<i64>,
     pub claim_state: Option<ClaimState>,
     pub pool_spec: Option<serde_json::Value>,
+    /// The revision assigned to the claim: number, and names of image and stack.
+    pub revision: Option<i32>,
+    pub image: Option<String>,
+    pub stack: Option<String>,
+    /// The number of the revision that the node was observed to run.
+    pub running: Option<i32>,
 }
 
 /// Returns the machine of a node, with the spec of the claiming pool.
@@ -52,11 +58,15 @@ pub async fn find_machine(
         MachineRow,
         r#"SELECT n.version, n.visit, n.serial, n.smbios_uuid, n.power, n.power_person, n.bmc_address, n.bmc_port,
                   credential.name AS "bmc_credential?", n.bmc_certificate, n.bmc_system, n.bmc_firmware, n.power_reserved_w, n.wish AS action, n.os_host_key, n.os_boot_id,
-                  n.root_disk_serial, c.id AS "claim_id?: ClaimId", c.generation AS "claim_generation?", c.state AS "claim_state?", pool.spec AS "pool_spec?"
+                  n.root_disk_serial, c.id AS "claim_id?: ClaimId", c.generation AS "claim_generation?", c.state AS "claim_state?", pool.spec AS "pool_spec?",
+                  revision.number AS "revision?", revision.image_name AS "image?", revision.stack_name AS "stack?", running.number AS "running?"
            FROM nodes n
            LEFT JOIN objects credential ON credential.id = n.bmc_credential_id
            LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
            LEFT JOIN objects pool ON pool.id = c.pool_id
+           LEFT JOIN present_revisions present ON present.pool_id = c.pool_id
+           LEFT JOIN pool_revisions revision ON revision.id = COALESCE(c.assigned_id, present.revision_id)
+           LEFT JOIN pool_revisions running ON running.id = c.running_id
            WHERE n.id = $1"#,
         node as NodeId,
     )

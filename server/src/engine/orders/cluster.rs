@@ -28,7 +28,7 @@ pub async fn members(conn: &mut PgConnection, cluster: &str) -> Result<ClusterMe
     let profiles: HashMap<_, HardwareProfile> =
         db::specs::list_specs(conn, rows.iter().map(|row| row.profile)).await?;
     let stacks: HashMap<_, StackSpec> =
-        db::specs::list_specs(conn, rows.iter().filter_map(|row| row.stack)).await?;
+        db::revisions::list_stacks(conn, rows.iter().filter_map(|row| row.revision)).await?;
     let feature = |stack: &StackSpec| {
         Some(format!(
             "stack_{}",
@@ -41,8 +41,8 @@ pub async fn members(conn: &mut PgConnection, cluster: &str) -> Result<ClusterMe
         .collect();
     let nodes = rows.into_iter().filter_map(|row| {
         let features = row
-            .stack
-            .and_then(|stack| features.get(&stack))
+            .revision
+            .and_then(|revision| features.get(&revision))
             .cloned()
             .unwrap_or_default();
         Some(Member::new(

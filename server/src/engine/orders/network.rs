@@ -37,8 +37,6 @@ async fn render_files(
     let Some((name, profile)) = db::networks::find_profile(conn, s.node.id).await? else {
         return Ok(Vec::new());
     };
-    let profile =
-        profile.with_context(|| format!("there is no network profile {name} any more"))?;
     let labels: BTreeMap<String, String> =
         serde_json::from_value(s.node.labels.clone()).context("the node's labels")?;
     let own = Own {

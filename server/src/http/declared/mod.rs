@@ -40,6 +40,8 @@ pub trait Declared: Kind {
     const BODY_LIMIT: usize = SMALL_BODY;
     /// Whether a spec may have a secret, in the member [`SECRET`].
     const HAS_SECRET: bool = false;
+    /// Whether a change adds a revision to the pools depending on the object.
+    const IN_REVISIONS: bool = false;
 
     /// Lists the references of the spec, each with its pointer and the required kind.
     fn references(&self) -> Vec<Reference<'_>> {

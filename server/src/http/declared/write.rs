@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::http::extract::{Body, Path};
 use crate::intents::answer::Answer;
 use crate::intents::preconditions::Preconditions;
+use crate::intents::revisions;
 use crate::intents::writing;
 
 /// The largest number of referring objects named in a refusal.
@@ -210,6 +211,10 @@ async fn write_rows<K: Declared>(
         db::keys::set_secret(conn, row.id, &sealed.map_err(Error::internal)?).await?;
     }
     K::written(app, conn, row).await?;
+    if K::IN_REVISIONS {
+        let pools = db::plans::list_pools(conn, row.id).await?;
+        revisions::propose(conn, actor, &pools, app.clock.now()).await?;
+    }
     let done = former.map_or(Done::Created, |_| Done::Changed);
     record(app, conn, actor, done, row, change.spec.noted()).await
 }

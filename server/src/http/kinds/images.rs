@@ -12,6 +12,7 @@ use crate::http::blobs;
 use crate::http::declared::{Declared, LARGE_BODY};
 
 impl Declared for ImageManifest {
+    const IN_REVISIONS: bool = true;
     const BODY_LIMIT: usize = LARGE_BODY;
 
     fn faults(&self) -> Vec<Fault> {

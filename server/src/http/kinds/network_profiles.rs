@@ -7,6 +7,8 @@ use crate::error::Fault;
 use crate::http::declared::{Declared, Reference};
 
 impl Declared for NetworkProfile {
+    const IN_REVISIONS: bool = true;
+
     fn references(&self) -> Vec<Reference<'_>> {
         let pointed = |(at, name)| Reference::new(format!("/spec/{at}"), "subnet", name);
         self.subnets().into_iter().map(pointed).collect()

@@ -10,6 +10,7 @@ use super::fits;
 use crate::access::Place;
 use crate::app::App;
 use crate::auth::Actor;
+use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::document::{self, fault};
 use crate::error::{Error, Fault};
@@ -17,6 +18,8 @@ use crate::http::declared::{Declared, Reference, Targets};
 use crate::intents::claims::replicas;
 
 impl Declared for PoolSpec {
+    const IN_REVISIONS: bool = true;
+
     fn references(&self) -> Vec<Reference<'_>> {
         let mut references = vec![
             Reference::new("/spec/image", "image", &self.image),
@@ -151,7 +154,10 @@ impl Declared for PoolSpec {
         row: &ObjectRow,
     ) -> Result<PoolStatus, Error> {
         let spec: PoolSpec = document::stored(row)?;
+        let (present_revision, newest_revision) = db::revisions::find_numbers(conn, row.id).await?;
         Ok(PoolStatus {
+            present_revision,
+            newest_revision,
             effective_undo_window_s: spec.undo_window_s,
             effective_health: spec.health,
             replicas: replicas::describe(conn, row).await?,

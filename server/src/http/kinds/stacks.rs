@@ -64,6 +64,7 @@ fn render_fault(stack: &StackSpec, finding: &Finding) -> Fault {
 }
 
 impl Declared for StackSpec {
+    const IN_REVISIONS: bool = true;
     const BODY_LIMIT: usize = LARGE_BODY;
 
     fn references(&self) -> Vec<Reference<'_>> {

@@ -2,6 +2,7 @@
 //! for a single node.
 
 use muster_api::plans::NodesFinding;
+use muster_core::revisions::Revision;
 use muster_core::stacks::rules::{Finding, Level};
 use sqlx::PgConnection;
 
@@ -9,12 +10,12 @@ use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
-use crate::intents::claims::stack;
+use crate::intents::revisions;
 
 /// The largest number of checked nodes. The findings list the other nodes as unchecked.
 const MOST: usize = 500;
 
-/// Checks held nodes against the stack and the image of their pools after the change.
+/// Checks held nodes against the newest revision of their pools, which the change proposes.
 pub(super) async fn check_held(
     conn: &mut PgConnection,
     nodes: &[String],
@@ -26,10 +27,13 @@ pub(super) async fn check_held(
             continue;
         };
         let node = db::specs::find_node(conn, id).await?;
-        let Some(stack) = &node.stack else { continue };
+        let Some(newest) = db::revisions::find_newest_of_node(conn, id).await? else {
+            continue;
+        };
+        let Revision { image, stack, .. } = revisions::parse(&newest)?;
         found.add(
             name,
-            compatibility::findings(conn, &node, stack, node.image.as_ref(), onto).await?,
+            compatibility::findings(conn, &node, &stack, Some(&image), onto).await?,
         );
     }
     Ok(found.finish(nodes))
@@ -41,9 +45,10 @@ pub(super) async fn check_coming(
     nodes: &[String],
     pool: &ObjectRow,
 ) -> Result<Vec<NodesFinding>, Error> {
-    let Some((stack, image)) = stack::find_stack(conn, pool.id).await? else {
+    let Some(present) = db::revisions::find_present(conn, pool.id).await? else {
         return Ok(Vec::new());
     };
+    let Revision { image, stack, .. } = revisions::parse(&present)?;
     let mut found = Found::default();
     for name in nodes.iter().take(MOST) {
         let Some(id) = db::nodes::find_id(conn, name).await? else {
@@ -52,7 +57,7 @@ pub(super) async fn check_coming(
         let node = db::specs::find_node(conn, id).await?;
         found.add(
             name,
-            compatibility::findings(conn, &node, &stack, image.as_ref(), Onto::Image).await?,
+            compatibility::findings(conn, &node, &stack, Some(&image), Onto::Image).await?,
         );
     }
     Ok(found.finish(nodes))

@@ -6,6 +6,7 @@ use muster_api::claims::CreateClaim;
 use muster_core::claims::WaitFor;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::state::State;
+use muster_core::revisions::Revision;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -21,8 +22,8 @@ use crate::document::Document;
 use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
 use crate::intents::answer::Answer;
-use crate::intents::claims::stack;
 use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::revisions;
 use crate::intents::writing::{self, Effect};
 
 /// How often a free node is looked up and locked. Another transaction may claim the node in
@@ -102,17 +103,18 @@ pub(crate) async fn create(
     })
 }
 
-/// Rejects a node incompatible with the pool's stack.
+/// Rejects a node incompatible with the stack of the pool's present revision.
 async fn allow_stack(
     conn: &mut PgConnection,
     node: &LockedNode,
     pool: &ObjectRow,
 ) -> Result<(), Error> {
-    let Some((stack, image)) = stack::find_stack(conn, pool.id).await? else {
+    let Some(present) = db::revisions::find_present(conn, pool.id).await? else {
         return Ok(());
     };
+    let Revision { image, stack, .. } = revisions::parse(&present)?;
     let seen = db::specs::find_node(conn, node.id).await?;
-    let found = compatibility::findings(conn, &seen, &stack, image.as_ref(), Onto::Image).await?;
+    let found = compatibility::findings(conn, &seen, &stack, Some(&image), Onto::Image).await?;
     match compatibility::told(&node.name, &found) {
         None => Ok(()),
         Some(why) => Err(Error::conflict("incompatible", why)),

@@ -43,13 +43,17 @@ pub(super) fn render_stack(
     if let Some(pool) = &node.status.pool {
         pairs.push(pair("Pool", pool.clone()));
     }
+    if let Some(number) = machine.revision {
+        pairs.push(pair("Revision", describe_revision(number, machine.running)));
+    }
+    let documents = [("Image", &machine.image), ("Stack", &machine.stack)];
+    pairs.extend(
+        documents
+            .into_iter()
+            .filter_map(|(name, value)| Some(pair(name, value.clone()?))),
+    );
     if let Some(spec) = &machine.pool_spec {
-        for (name, of) in [
-            ("Image", "image"),
-            ("Stack", "stack"),
-            ("Suite", "suite"),
-            ("Cluster", "cluster"),
-        ] {
+        for (name, of) in [("Suite", "suite"), ("Cluster", "cluster")] {
             pairs.push(pair(name, member(spec, of)));
         }
     }
@@ -57,6 +61,15 @@ pub(super) fn render_stack(
         claim: node.status.claim.clone().unwrap_or_default(),
         pairs,
         converged: look.map(|look| render_report(look, now)),
+    }
+}
+
+/// The assigned revision, and the running one where both are not the same.
+fn describe_revision(assigned: i32, running: Option<i32>) -> String {
+    match running {
+        Some(running) if running == assigned => format!("{assigned}, running"),
+        Some(running) => format!("{assigned} assigned, {running} running"),
+        None => format!("{assigned} assigned; the running one is unknown until a comparison"),
     }
 }
 

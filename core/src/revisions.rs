@@ -1,0 +1,75 @@
+//! Revisions of a pool: the documents installed on a node of the pool. A revision never changes.
+
+use crate::effects::{self, Effect};
+use crate::images::ImageManifest;
+use crate::network::NetworkProfile;
+use crate::stacks::StackSpec;
+use crate::stacks::diff::{self, Class, Difference};
+use crate::values::Digest;
+
+/// Full copies of the documents, as of one change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revision {
+    pub image: ImageManifest,
+    pub stack: StackSpec,
+    /// Absent: one address, on the provisioning interface.
+    pub network_profile: Option<NetworkProfile>,
+}
+
+impl Revision {
+    /// Returns the impact of moving a node to another revision: the highest impact of image, stack
+    /// and network profile.
+    pub fn effect_to(&self, other: &Self) -> Effect {
+        // The network is written with the image.
+        let network = match self.network_profile == other.network_profile {
+            true => Effect::None,
+            false => Effect::Reinstall,
+        };
+        effects::of_image(&self.image, &other.image)
+            .max(diff::effect_of(&self.stack, &self.stack_of(other)))
+            .max(network)
+    }
+
+    /// The stack of `other` under the present image name. Only the manifests decide about the
+    /// image, by digest.
+    fn stack_of(&self, other: &Self) -> StackSpec {
+        StackSpec {
+            image: self.stack.image.clone(),
+            ..other.stack.clone()
+        }
+    }
+    /// Lists the items differing from another revision, the most disruptive class first. Network
+    /// profiles are named by digest.
+    pub fn list_differences(&self, other: &Self) -> Vec<Difference> {
+        let mut found = diff::diff(&self.stack, &self.stack_of(other)).differences;
+        if self.image.raw_digest != other.image.raw_digest {
+            found.push(reinstalling(
+                "image",
+                Some(self.image.raw_digest),
+                Some(other.image.raw_digest),
+            ));
+        }
+        if self.network_profile != other.network_profile {
+            let digest = |profile: &NetworkProfile| {
+                let document = serde_json::to_vec(profile).expect("a network profile is JSON");
+                Digest::of(&document)
+            };
+            found.push(reinstalling(
+                "network profile",
+                self.network_profile.as_ref().map(digest),
+                other.network_profile.as_ref().map(digest),
+            ));
+        }
+        found.sort_by(|a, b| b.class.cmp(&a.class).then_with(|| a.item.cmp(&b.item)));
+        found
+    }
+}
+
+fn reinstalling(item: &str, before: Option<Digest>, after: Option<Digest>) -> Difference {
+    Difference {
+        item: item.to_owned(),
+        before: before.map(|digest| digest.to_string()),
+        after: after.map(|digest| digest.to_string()),
+        class: Class::Reinstall,
+    }
+}

@@ -1,0 +1,51 @@
+//! The choice of the present revision, assigned to new claims of a pool.
+
+use muster_api::revisions::ChooseRevision;
+use serde_json::json;
+
+use super::{check_reason, find_named, view};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::pairs::find_pool;
+use crate::intents::writing::{self, Effect};
+
+/// Makes a revision the present one. Nodes of existing claims do not change.
+///
+/// # Errors
+/// 404 for an unknown pool; 422 for an unknown revision.
+pub(crate) async fn promote(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    idempotency: IdempotencyKey,
+    body: &ChooseRevision,
+) -> Result<Answer, Error> {
+    check_reason(body.reason.as_deref())?;
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let pool = find_pool(conn, key).await?;
+        db::revisions::lock(conn, pool.id).await?;
+        let wanted = find_named(conn, pool.id, body.revision).await?;
+        let (present, _) = db::revisions::find_numbers(conn, pool.id).await?;
+        if present != Some(wanted.number) {
+            db::revisions::set_present(conn, pool.id, wanted.id).await?;
+            let (name, number) = (&pool.name, body.revision);
+            let because = body
+                .reason
+                .as_deref()
+                .map(|reason| format!(": {reason}"))
+                .unwrap_or_default();
+            let summary =
+                format!("new claims of pool {name} are assigned revision {number}{because}");
+            let event = actor.event(app.clock.now(), "pool.revision_promoted", None, summary);
+            let detail = json!({ "pool": name, "revision": number, "reason": body.reason });
+            db::events::insert(conn, event.with(detail).about(pool.id)).await?;
+        }
+        let revision = view::load(conn, pool.id, body.revision).await?;
+        Answer::ok(&revision).map(Effect::Done)
+    })
+    .await
+}

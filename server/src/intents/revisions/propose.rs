@@ -1,0 +1,85 @@
+//! A revision for each change of a pool's documents.
+
+use jiff::Timestamp;
+use muster_core::ids::ObjectId;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::error::Error;
+
+/// Adds a revision to each of the pools whose documents differ from the newest revision. A pool
+/// without claims takes the revision at once, because no node depends on the present one.
+///
+/// # Errors
+/// When the database fails.
+pub(crate) async fn propose(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    pools: &[ObjectId],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let mut pools = pools.to_vec();
+    // Every caller locks several pools in the order of their ids, and all before the first event:
+    // the order of events is a lock as well.
+    pools.sort_by_key(|pool| pool.0);
+    for pool in &pools {
+        db::revisions::lock(conn, *pool).await?;
+    }
+    for pool in pools {
+        let added = db::revisions::add_if_changed(conn, pool, &actor.name, now).await?;
+        let Some(added) = added else { continue };
+        let free = !db::revisions::has_claims(conn, pool).await?;
+        if free {
+            db::revisions::set_present(conn, pool, added.id).await?;
+        }
+        // The first revision comes with the pool.
+        if added.number > 1 {
+            record(conn, actor, pool, added.number, free, now).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn record(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    pool: ObjectId,
+    number: i32,
+    free: bool,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let Some(row) = db::objects::find_by_id(conn, pool).await? else {
+        return Ok(());
+    };
+    let name = row.name;
+    let (kind, summary) = match free {
+        true => (
+            "pool.revision_promoted",
+            format!(
+                "new claims of pool {name} are assigned revision {number}: the pool has no claims"
+            ),
+        ),
+        false => (
+            "pool.revision_proposed",
+            format!("revision {number} of pool {name} is proposed; no node changes yet"),
+        ),
+    };
+    let detail = json!({ "pool": name, "revision": number });
+    let event = actor.event(now, kind, None, summary).with(detail);
+    db::events::insert(conn, event.about(pool)).await
+}
+
+/// Adds the revisions missed by a server of the version before, which does not write revisions.
+///
+/// # Errors
+/// When the database fails.
+pub async fn catch_up(app: &App) -> Result<(), Error> {
+    let mut tx = app.pool.begin().await?;
+    let pools = db::revisions::list_pools(&mut tx).await?;
+    propose(&mut tx, &Actor::muster(), &pools, app.clock.now()).await?;
+    tx.commit().await?;
+    Ok(())
+}
