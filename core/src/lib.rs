@@ -23,6 +23,7 @@ pub mod profiles; // Requirements of a hardware model
 pub mod recovery; // Recovery actions on a failing node, and their bounds
 pub mod redact; // Removes secrets from outgoing text
 pub mod revisions; // The documents that a node of a pool installs
+pub mod rollout; // Rolling upgrades: the planner and the ledger of disruption
 pub mod stacks; // Pins over an image, the lock, and the converge plan
 pub mod values; // MAC addresses, digests, names, secrets: parsed once
 pub mod wire; // Messages between server, agent and muster-node

@@ -40,6 +40,7 @@ const ORDERS: [(&str, &[&str]); 5] = [
         "core",
         &[
             "fabric",
+            "rollout",
             "permits",
             "parts",
             "lifecycle",

@@ -1,0 +1,74 @@
+//! Jobs on a node and the drain policy: whether the node's change could start now, as far as the jobs
+//! decide.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::action::Because;
+use super::fleet::{Jobs, Node, Stage};
+use super::policy::{AfterDeadline, DrainPolicy, RolloutPolicy};
+use super::rule::Rule;
+
+/// The answer of the jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// The node may be closed. With `requeue` the scheduler ends the jobs.
+    Close {
+        requeue: bool,
+        because: Because,
+    },
+    /// The drain deadline has passed, and the rollout leaves the node out.
+    Skip,
+    Hold(Rule),
+}
+
+/// Decides whether the jobs let a node be closed. `closes` is the end of the open window.
+pub(super) fn judge_jobs(
+    policy: &RolloutPolicy,
+    node: &Node,
+    closes: Option<Timestamp>,
+    now: Timestamp,
+) -> Exit {
+    if node.jobs == Jobs::Unknown {
+        return Exit::Hold(Rule::JobsUnknown);
+    }
+    let Some(last) = node.jobs.last() else {
+        return Exit::Close {
+            requeue: false,
+            because: Because::SlotFree,
+        };
+    };
+    let lead = SignedDuration::from_secs(i64::from(policy.drain_lead_s));
+    match last.ends {
+        Some(ends) if ends <= now + lead => match closes {
+            Some(closes) if ends >= closes => Exit::Hold(Rule::WindowEnds { closes }),
+            Some(_) | None => Exit::Close {
+                requeue: false,
+                because: Because::SlotFree,
+            },
+        },
+        Some(_) | None if node.requeue_agreed => Exit::Close {
+            requeue: true,
+            because: Because::RequeueAgreed,
+        },
+        Some(_) | None => match find_overdue(policy, node, now) {
+            None => Exit::Hold(Rule::Job(last.clone())),
+            Some(AfterDeadline::Requeue) => Exit::Close {
+                requeue: true,
+                because: Because::DrainDeadline,
+            },
+            Some(AfterDeadline::Skip) => Exit::Skip,
+            Some(AfterDeadline::Ask) => Exit::Hold(Rule::DrainDeadline),
+        },
+    }
+}
+
+/// Returns the act of the drain policy for a node that has waited beyond the deadline.
+fn find_overdue(policy: &RolloutPolicy, node: &Node, now: Timestamp) -> Option<AfterDeadline> {
+    match policy.drain {
+        DrainPolicy::Wait => None,
+        DrainPolicy::Deadline { after_s, then } => {
+            let deadline = node.since + SignedDuration::from_secs(i64::from(after_s));
+            (node.stage == Stage::Waiting && deadline <= now).then_some(then)
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The ledger of disruption: whether a serving node may be taken out of service now. Every member out
+//! for any reason counts, and slots are taken singly. The ledger holds no counter between calls: each
+//! call opens a new ledger from the rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::fleet::{Budget, Member, Service};
+use crate::ids::NodeId;
+
+/// The accounts of the pool and of its domains at a time.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    pool: Account,
+    /// Axis and account by the domain's id.
+    domains: BTreeMap<String, (String, Account)>,
+    /// Nodes out of service, and nodes taken in this call.
+    out: BTreeSet<NodeId>,
+}
+
+/// The nodes of a budget.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// Members that count: once in service, and not written off.
+    counted: u32,
+    out: u32,
+    /// The budget in nodes.
+    max: u32,
+}
+
+/// A granted act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// The node serves, and the act takes a slot of the pool and of each domain.
+    Taken,
+    /// The node is out of service already, or was never in service.
+    NotNeeded,
+}
+
+/// A refused act: the exhausted budget, in numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub of: Exhausted,
+    /// Members out now, for any reason.
+    pub out: u32,
+    /// Members allowed out at a time.
+    pub max: u32,
+    /// Members that count.
+    pub counted: u32,
+}
+
+/// The budget that refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exhausted {
+    Pool,
+    Domain { id: String, axis: String },
+}
+
+impl Ledger {
+    /// Opens the accounts from the members at `now`. A node listed twice counts once.
+    pub fn open<'a>(
+        budget: &Budget,
+        members: impl IntoIterator<Item = &'a Member>,
+        now: Timestamp,
+    ) -> Self {
+        let domains = budget.domains.iter().map(|domain| {
+            let account = (domain.axis.clone(), Account::default());
+            (domain.id.clone(), account)
+        });
+        let mut ledger = Self {
+            pool: Account::default(),
+            domains: domains.collect(),
+            out: BTreeSet::new(),
+        };
+        let mut seen = BTreeSet::new();
+        for member in members {
+            if seen.insert(member.node) {
+                ledger.count(member, now);
+            }
+        }
+        ledger.pool.max = budget.max_unavailable.of(ledger.pool.counted);
+        for domain in &budget.domains {
+            if let Some((_, account)) = ledger.domains.get_mut(&domain.id) {
+                account.max = domain.max_unavailable.of(account.counted);
+            }
+        }
+        ledger
+    }
+
+    /// Checks whether a member may be taken out of service, without taking the slot.
+    ///
+    /// # Errors
+    /// Returns the first exhausted budget: the pool, then the domains by id.
+    pub fn check(&self, member: &Member) -> Result<Slot, Refusal> {
+        if self.out.contains(&member.node) || !is_serving(member) {
+            return Ok(Slot::NotNeeded);
+        }
+        if member.in_pool {
+            self.pool.check(|| Exhausted::Pool)?;
+        }
+        for id in &member.domains {
+            if let Some((axis, account)) = self.domains.get(id) {
+                account.check(|| Exhausted::Domain {
+                    id: id.clone(),
+                    axis: axis.clone(),
+                })?;
+            }
+        }
+        Ok(Slot::Taken)
+    }
+
+    /// Takes a member out of service: the slot counts for every later check of the ledger.
+    ///
+    /// # Errors
+    /// Returns the first exhausted budget, and takes no slot.
+    pub fn take(&mut self, member: &Member) -> Result<Slot, Refusal> {
+        let slot = self.check(member)?;
+        if slot == Slot::Taken {
+            self.out.insert(member.node);
+            self.for_each_account(member, |account| account.out += 1);
+        }
+        Ok(slot)
+    }
+
+    fn count(&mut self, member: &Member, now: Timestamp) {
+        let out = is_out(member);
+        if out {
+            self.out.insert(member.node);
+        }
+        let written_off = member.service != Service::Taken
+            && out
+            && member.written_off_until.is_some_and(|until| until > now);
+        if member.service == Service::Joining || written_off {
+            return;
+        }
+        self.for_each_account(member, |account| {
+            account.counted += 1;
+            account.out += u32::from(out);
+        });
+    }
+
+    fn for_each_account(&mut self, member: &Member, act: impl Fn(&mut Account)) {
+        if member.in_pool {
+            act(&mut self.pool);
+        }
+        for id in &member.domains {
+            if let Some((_, account)) = self.domains.get_mut(id) {
+                act(account);
+            }
+        }
+    }
+}
+
+impl Account {
+    fn check(&self, of: impl FnOnce() -> Exhausted) -> Result<(), Refusal> {
+        match self.out < self.max {
+            true => Ok(()),
+            false => Err(Refusal {
+                of: of(),
+                out: self.out,
+                max: self.max,
+                counted: self.counted,
+            }),
+        }
+    }
+}
+
+/// Returns whether a member was in service and is not now.
+fn is_out(member: &Member) -> bool {
+    match member.service {
+        Service::Serving => member.others_drain.is_some(),
+        Service::Taken | Service::Out | Service::Unknown => true,
+        Service::Joining => false,
+    }
+}
+
+fn is_serving(member: &Member) -> bool {
+    member.service == Service::Serving && !is_out(member)
+}
+
+impl Refusal {
+    /// Returns the code for programs.
+    pub fn code(&self) -> &'static str {
+        match self.of {
+            Exhausted::Pool => "pool_budget",
+            Exhausted::Domain { .. } => "domain_budget",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            of,
+            out,
+            max,
+            counted,
+        } = self;
+        match of {
+            Exhausted::Pool => write!(f, "the pool"),
+            Exhausted::Domain { id, axis } => write!(f, "the {axis} {id}"),
+        }?;
+        write!(
+            f,
+            " has {out} of {counted} nodes out, and {max} may be out at a time"
+        )
+    }
+}

@@ -1,0 +1,42 @@
+//! Rollouts: a planner of rolling upgrades over a ledger of disruption. Pure functions without I/O:
+//! facts and the time go in, actions with reasons come out.
+//!
+//! The planner keeps no state between calls. Marks of nodes are facts, recorded by the executor in
+//! the transaction of each action. A halt wins over every intent.
+
+mod action; // Actions of a plan, with reasons
+mod amount; // Counts and percentages of nodes
+mod condition; // Facts that keep the rollout from starting on a node
+mod desk; // Slots, ledger and waves of a planning call
+mod failures; // Halts and the failure budget
+mod faults; // Errors in a policy
+mod fleet; // Facts of a rollout
+mod jobs; // Jobs on a node, and the drain policy
+mod ledger; // Nodes allowed out of service at a time
+mod order; // Order of the nodes
+mod plan; // The plan of a tick
+mod policy; // Policy of a rollout
+mod rule; // Rules in force, with codes and sentences
+mod started; // Next step of a node whose change has started
+#[cfg(test)]
+mod tests; // Traps, generated fleets, and every state of small worlds
+mod waves; // Canary, soak and waves
+mod windows; // Maintenance windows and freeze dates
+
+pub use action::{Act, Action, Because};
+pub use amount::Amount;
+pub use failures::{count_failed, count_tolerated, describe as describe_failures};
+pub use faults::Fault;
+pub use fleet::{
+    Budget, Change, Condition, Control, Domain, Fleet, HaltReason, Job, Jobs, Mark, Member, Node,
+    Revision, Service, Stage, Validation,
+};
+pub use ledger::{Exhausted, Ledger, Refusal, Slot};
+pub use plan::{Concurrency, Placement, Plan, Verdict, plan};
+pub use policy::{
+    AfterDeadline, Allow, Budgets, Canary, DrainPolicy, FailureBudget, OrderKey, RolloutPolicy,
+    Waves,
+};
+pub use rule::{Phase, Rule, WaitsFor};
+pub use waves::has_canary_passed;
+pub use windows::{Day, Freeze, Opening, Weekly, Windows};

@@ -1,0 +1,251 @@
+//! The planner: the actions that bring a fleet closer to the target, from the facts at a tick. Plans
+//! are never stored. After a crash the next tick plans again from the marks.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::action::{Act, Action};
+use super::desk::Desk;
+use super::failures::{self, find_halt};
+use super::fleet::{Fleet, HaltReason, Mark, Node, Stage};
+use super::order::sort_candidates;
+use super::policy::RolloutPolicy;
+use super::rule::Rule;
+use super::started::{Next, follow_change, follow_validation};
+use super::waves::has_canary_passed;
+use crate::ids::NodeId;
+
+/// The plan of a tick.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// In the order of execution; at most one action per node.
+    pub actions: Vec<Action>,
+    pub verdict: Verdict,
+    /// The rule that keeps further nodes from going on now; `None` if no node is held back.
+    pub binding: Option<Rule>,
+    pub concurrency: Concurrency,
+    /// Every node of the rollout, in the order of the fleet.
+    pub placements: Vec<Placement>,
+    /// Joiners take the target once true, and the revision before until then.
+    pub has_canary_passed: bool,
+    /// The failure budget as a sentence.
+    pub failure_rule: String,
+}
+
+/// The state of the rollout at a tick.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Running,
+    /// The rollout is halted, or must be recorded as halted now.
+    Halt(HaltReason),
+    /// No progress since `since`, and no action is possible now. An alarm, not an end.
+    Stalled {
+        cause: Rule,
+        since: Timestamp,
+    },
+    /// Every node has a terminal mark.
+    Done,
+}
+
+/// The effective concurrency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Concurrency {
+    /// Nodes that change, with the nodes closed by the plan.
+    pub now: u32,
+    /// Nodes that could change at the same time if no jobs ran.
+    pub max: u32,
+    /// The rule that limits `max`; `None` if every node could change.
+    pub bound_by: Option<Rule>,
+}
+
+/// A node's position after the plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    pub node: NodeId,
+    pub mark: Mark,
+    /// The rule that keeps the node from going on; `None` if the node goes on or has ended.
+    pub why: Option<Rule>,
+    /// The node has not ended, and the policy's `visit_by` has passed.
+    pub is_overdue: bool,
+}
+
+/// Rules met while planning, for the plan's summary.
+#[derive(Clone, Debug, Default)]
+struct Met {
+    /// By a changing or validating node.
+    started: Option<Rule>,
+    /// By a waiting node.
+    waiting: Option<Rule>,
+    /// By a node that has not begun: a rule of the rollout, and a rule of the node.
+    rollout: Option<Rule>,
+    node: Option<Rule>,
+}
+
+/// Plans the next actions of a rollout.
+pub fn plan(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Plan {
+    let halt = find_halt(policy, fleet);
+    let mut desk = Desk::open(policy, fleet, halt.as_ref(), now);
+    let mut met = Met::default();
+    let mut steps = BTreeMap::new();
+    for node in &fleet.nodes {
+        let next = match &node.stage {
+            Stage::Changing(change) => follow_change(desk.view(), node, change),
+            Stage::Validating(validation) => follow_validation(node, validation),
+            Stage::NotBegun
+            | Stage::Waiting
+            | Stage::Done { .. }
+            | Stage::Skipped
+            | Stage::Failed => continue,
+        };
+        let next = desk.plan_step(node, next);
+        met.note(node, &next);
+        steps.insert(node.member.node, next);
+    }
+    let candidates = sort_candidates(policy, fleet);
+    for node in &candidates {
+        let next = desk.enter(node);
+        let next = desk.plan_step(node, next);
+        met.note(node, &next);
+        steps.insert(node.member.node, next);
+    }
+    let binding = desk.stop.clone().or_else(|| met.binding());
+    let verdict = match halt {
+        Some(reason) => Verdict::Halt(reason),
+        None => judge_progress(policy, fleet, &desk, met.started, binding.as_ref(), now),
+    };
+    Plan {
+        verdict,
+        binding,
+        concurrency: measure(desk.clone(), &candidates, &steps),
+        placements: place_nodes(policy, fleet, &steps, now),
+        actions: desk.actions,
+        has_canary_passed: has_canary_passed(policy, fleet, now),
+        failure_rule: failures::describe(policy, fleet),
+    }
+}
+
+impl Met {
+    /// Keeps the first rule of each kind of node.
+    fn note(&mut self, node: &Node, next: &Next) {
+        let Next::Hold(rule) = next else {
+            return;
+        };
+        let first = match node.stage.mark() {
+            Mark::Changing | Mark::Validating => &mut self.started,
+            Mark::Waiting => &mut self.waiting,
+            Mark::NotBegun | Mark::Done | Mark::Skipped | Mark::Failed => {
+                match rule.is_of_rollout() {
+                    true => &mut self.rollout,
+                    false => &mut self.node,
+                }
+            }
+        };
+        first.get_or_insert_with(|| rule.clone());
+    }
+
+    fn binding(&self) -> Option<Rule> {
+        let rules = [&self.started, &self.waiting, &self.rollout, &self.node];
+        rules.into_iter().flatten().next().cloned()
+    }
+}
+
+/// Returns done, stalled or running. A wait that ends by the calendar is no stall.
+fn judge_progress(
+    policy: &RolloutPolicy,
+    fleet: &Fleet,
+    desk: &Desk<'_>,
+    started: Option<Rule>,
+    binding: Option<&Rule>,
+    now: Timestamp,
+) -> Verdict {
+    if fleet
+        .nodes
+        .iter()
+        .all(|node| node.stage.mark().is_terminal())
+    {
+        return Verdict::Done;
+    }
+    let last = fleet.nodes.iter().map(|node| node.since);
+    let since = last.fold(fleet.since, Timestamp::max);
+    let deadline = SignedDuration::from_secs(i64::from(policy.stall_after_s));
+    let cause = started
+        .or_else(|| find_oldest_work(fleet))
+        .or_else(|| binding.cloned())
+        .filter(|rule| !rule.is_scheduled());
+    match cause {
+        Some(cause) if desk.actions.is_empty() && since + deadline <= now => {
+            Verdict::Stalled { cause, since }
+        }
+        Some(_) | None => Verdict::Running,
+    }
+}
+
+/// Returns the changing or validating node whose mark is the oldest.
+fn find_oldest_work(fleet: &Fleet) -> Option<Rule> {
+    let is_started = |node: &&Node| matches!(node.stage.mark(), Mark::Changing | Mark::Validating);
+    let started = fleet.nodes.iter().filter(is_started);
+    started
+        .min_by_key(|node| node.since)
+        .map(|node| Rule::Working {
+            node: node.name.clone(),
+            mark: node.stage.mark(),
+            since: node.since,
+        })
+}
+
+/// Returns the number of nodes that could change at the same time if no jobs ran.
+fn measure(
+    mut desk: Desk<'_>,
+    candidates: &[&Node],
+    steps: &BTreeMap<NodeId, Next>,
+) -> Concurrency {
+    let now = desk.changing();
+    let stop = desk.stop.clone();
+    if stop.is_some() {
+        return Concurrency {
+            now,
+            max: now,
+            bound_by: stop,
+        };
+    }
+    let mut bound_by = None;
+    for node in candidates {
+        let is_admitted = match steps.get(&node.member.node) {
+            Some(Next::Act(Act::Wait, _)) => true,
+            Some(Next::Act(..)) => continue,
+            Some(Next::Hold(_) | Next::Run) | None => node.stage == Stage::Waiting,
+        };
+        if let Err(Some(rule)) = desk.close_as_idle(node, is_admitted) {
+            bound_by.get_or_insert(rule);
+        }
+    }
+    Concurrency {
+        now,
+        max: desk.changing(),
+        bound_by,
+    }
+}
+
+fn place_nodes(
+    policy: &RolloutPolicy,
+    fleet: &Fleet,
+    steps: &BTreeMap<NodeId, Next>,
+    now: Timestamp,
+) -> Vec<Placement> {
+    let place = |node: &Node| {
+        let before = node.stage.mark();
+        let (mark, why) = match steps.get(&node.member.node) {
+            Some(Next::Act(act, _)) => (act.mark(), None),
+            Some(Next::Hold(rule)) => (before, Some(rule.clone())),
+            Some(Next::Run) | None => (before, None),
+        };
+        Placement {
+            node: node.member.node,
+            mark,
+            why,
+            is_overdue: !mark.is_terminal() && policy.visit_by.is_some_and(|by| by <= now),
+        }
+    };
+    fleet.nodes.iter().map(place).collect()
+}

@@ -1,0 +1,242 @@
+//! The rule that keeps a node, or the whole rollout, from going on now: a code and numbers for
+//! programs, and a sentence for people.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::amount::count_nodes;
+use super::fleet::{HaltReason, Job, Mark};
+use super::ledger::Refusal;
+use crate::effects::Effect;
+use crate::words;
+
+/// The rule in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    Halted(HaltReason),
+    Superseded,
+    Frozen {
+        until: Timestamp,
+    },
+    WindowClosed {
+        opens: Option<Timestamp>,
+    },
+    /// The window closes before the node's last job ends.
+    WindowEnds {
+        closes: Timestamp,
+    },
+    /// The waves wait for `open` nodes of the canary.
+    Canary {
+        open: u32,
+    },
+    /// Every node of the canary was skipped, so the canary has no result.
+    CanaryWithoutResult,
+    Soak {
+        until: Timestamp,
+    },
+    /// The wave waits for `open` nodes begun before. Wave 1 is the first wave after the canary.
+    Wave {
+        number: u32,
+        open: u32,
+    },
+    /// Every slot of a phase is in use.
+    Slots {
+        phase: Phase,
+        in_use: u32,
+        max: u32,
+    },
+    Budget(Refusal),
+    /// The node's last job.
+    Job(Job),
+    JobsUnknown,
+    /// The drain deadline has passed, and a person decides.
+    DrainDeadline,
+    /// A gate has no result.
+    ResultMissing,
+    Held,
+    Protected {
+        effect: Effect,
+    },
+    Adopted,
+    OthersDrain {
+        owner: String,
+    },
+    Busy {
+        operation: String,
+    },
+    Joining,
+    Deferred {
+        until: Timestamp,
+    },
+    Unreadable {
+        why: String,
+    },
+    /// The node's act goes on; named as the cause of a stall.
+    Working {
+        node: String,
+        mark: Mark,
+        since: Timestamp,
+    },
+}
+
+words! {
+    /// A phase with slots of its own.
+    Phase, "phase of a rollout" {
+        Waiting = "waiting",
+        Changing = "changing",
+        Validating = "validating",
+    }
+}
+
+words! {
+    /// The kind of event that a node waits for.
+    WaitsFor, "awaited event" {
+        Slot = "slot",
+        Window = "window",
+        Job = "job",
+        Person = "person",
+        /// The rollout's own progress: a canary, a wave, a gate, another operation.
+        Progress = "progress",
+    }
+}
+
+impl Rule {
+    /// Returns the code for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Halted(_) => "halted",
+            Self::Superseded => "superseded",
+            Self::Frozen { .. } => "frozen",
+            Self::WindowClosed { .. } => "window_closed",
+            Self::WindowEnds { .. } => "window_ends",
+            Self::Canary { .. } => "canary",
+            Self::CanaryWithoutResult => "canary_without_result",
+            Self::Soak { .. } => "soak",
+            Self::Wave { .. } => "wave",
+            Self::Slots { phase, .. } => match phase {
+                Phase::Waiting => "max_waiting",
+                Phase::Changing => "max_changing",
+                Phase::Validating => "max_validating",
+            },
+            Self::Budget(refusal) => refusal.code(),
+            Self::Job(_) => "job",
+            Self::JobsUnknown => "jobs_unknown",
+            Self::DrainDeadline => "drain_deadline",
+            Self::ResultMissing => "result_missing",
+            Self::Held => "held",
+            Self::Protected { .. } => "protected",
+            Self::Adopted => "adopted",
+            Self::OthersDrain { .. } => "others_drain",
+            Self::Busy { .. } => "busy",
+            Self::Joining => "joining",
+            Self::Deferred { .. } => "deferred",
+            Self::Unreadable { .. } => "unreadable",
+            Self::Working { .. } => "working",
+        }
+    }
+
+    /// Returns the kind of event that ends the wait.
+    pub fn waits_for(&self) -> WaitsFor {
+        match self {
+            Self::Slots { .. } | Self::Budget(_) => WaitsFor::Slot,
+            Self::Frozen { .. } | Self::WindowClosed { .. } | Self::WindowEnds { .. } => {
+                WaitsFor::Window
+            }
+            Self::Job(_) | Self::JobsUnknown => WaitsFor::Job,
+            Self::Halted(_)
+            | Self::CanaryWithoutResult
+            | Self::DrainDeadline
+            | Self::Held
+            | Self::Protected { .. }
+            | Self::Adopted
+            | Self::OthersDrain { .. }
+            | Self::Unreadable { .. } => WaitsFor::Person,
+            Self::Superseded
+            | Self::Canary { .. }
+            | Self::Soak { .. }
+            | Self::Wave { .. }
+            | Self::ResultMissing
+            | Self::Busy { .. }
+            | Self::Joining
+            | Self::Deferred { .. }
+            | Self::Working { .. } => WaitsFor::Progress,
+        }
+    }
+
+    /// Returns whether the wait ends at a time set by the policy or by the windows. Such a wait is
+    /// no stall.
+    pub(super) fn is_scheduled(&self) -> bool {
+        matches!(
+            self,
+            Self::Frozen { .. }
+                | Self::WindowClosed { opens: Some(_) }
+                | Self::WindowEnds { .. }
+                | Self::Soak { .. }
+                | Self::Deferred { .. }
+        )
+    }
+
+    /// Returns whether the rule limits the rollout, and more nodes than the node at hand.
+    pub(super) fn is_of_rollout(&self) -> bool {
+        matches!(
+            self,
+            Self::Halted(_)
+                | Self::Superseded
+                | Self::Frozen { .. }
+                | Self::WindowClosed { .. }
+                | Self::Canary { .. }
+                | Self::CanaryWithoutResult
+                | Self::Soak { .. }
+                | Self::Wave { .. }
+                | Self::Slots { .. }
+                | Self::Budget(_)
+        )
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Halted(reason) => write!(f, "the rollout is halted: {reason}"),
+            Self::Superseded => f.write_str("a newer rollout has taken over"),
+            Self::Frozen { until } => write!(f, "changes are frozen until {until}"),
+            Self::WindowClosed { opens: Some(opens) } => {
+                write!(f, "the maintenance window opens at {opens}")
+            }
+            Self::WindowClosed { opens: None } => f.write_str("no maintenance window follows"),
+            Self::WindowEnds { closes } => {
+                write!(f, "the window closes at {closes}, before the last job ends")
+            }
+            Self::Canary { open } => write!(f, "the canary waits for {}", count_nodes(*open)),
+            Self::CanaryWithoutResult => f.write_str("every node of the canary was skipped"),
+            Self::Soak { until } => write!(f, "the canary soaks until {until}"),
+            Self::Wave { number, open } => {
+                write!(f, "wave {number} waits for {}", count_nodes(*open))
+            }
+            Self::Slots { phase, in_use, max } => {
+                write!(
+                    f,
+                    "every slot for {phase} nodes is in use: {in_use} of {max}"
+                )
+            }
+            Self::Budget(refusal) => refusal.fmt(f),
+            Self::Job(job) => match job.ends {
+                Some(ends) => write!(f, "job {} of {} ends by {ends}", job.id, job.holder),
+                None => write!(f, "job {} of {} has no end", job.id, job.holder),
+            },
+            Self::JobsUnknown => f.write_str("the scheduler does not list the node's jobs"),
+            Self::DrainDeadline => f.write_str("the drain deadline has passed: a person decides"),
+            Self::ResultMissing => f.write_str("a gate has no result"),
+            Self::Held => f.write_str("the claim is on hold"),
+            Self::Protected { effect } => write!(f, "the node is protected from a {effect}"),
+            Self::Adopted => f.write_str("the node is adopted: a person decides on a reinstall"),
+            Self::OthersDrain { owner } => write!(f, "drained by another owner: {owner}"),
+            Self::Busy { operation } => write!(f, "another operation has the node: {operation}"),
+            Self::Joining => f.write_str("the node is on the first way into service"),
+            Self::Deferred { until } => write!(f, "deferred until {until}"),
+            Self::Unreadable { why } => write!(f, "the node cannot be read: {why}"),
+            Self::Working { node, mark, since } => write!(f, "{node} is {mark} since {since}"),
+        }
+    }
+}
