@@ -60,8 +60,9 @@ pub struct PlannedObject {
     pub diff: Vec<Difference>,
     /// Effect on the affected nodes: `none`, `in_place`, `reboot`, `reinstall` or `wipe`.
     pub effect: String,
-    /// Whether the write starts this effect. If `false`, nodes keep their present state until their
-    /// next installation.
+    /// Whether the write starts this effect. If `false`, nodes keep their present state: for an
+    /// image, stack, network profile or pool until the proposed revision is assigned and installed,
+    /// else until their next installation.
     pub begins: bool,
     /// Names of the affected nodes, at most 10,000.
     pub nodes: Vec<String>,

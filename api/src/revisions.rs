@@ -52,9 +52,9 @@ pub struct RevisionDocuments {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RevisionDiff {
     pub pool: String,
-    /// Number of the earlier revision.
+    /// Number of the revision compared with.
     pub from: i32,
-    /// Number of the later revision.
+    /// Number of the revision asked for.
     pub to: i32,
     /// Effect of moving a node between the two: `none`, `in_place`, `reboot` or `reinstall`.
     pub effect: String,
@@ -77,7 +77,7 @@ pub struct RevisionItem {
     pub class: Class,
 }
 
-/// A node of the pool, and the effect of moving the node to the later revision.
+/// A node of the pool, and the effect of moving the node to the revision asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RevisionNode {
     pub node: String,
@@ -87,7 +87,7 @@ pub struct RevisionNode {
     /// Number of the revision that the node was observed to run. Absent while unknown.
     #[serde(default)]
     pub running: Option<i32>,
-    /// Effect from the running revision to the later one. Absent while unknown.
+    /// Effect of moving from the running revision. Absent while unknown.
     #[serde(default)]
     pub effect: Option<String>,
 }

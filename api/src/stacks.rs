@@ -32,7 +32,7 @@ impl Kind for StackSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeDrift {
     pub node: String,
-    /// The stack of the node's pool. Absent for a node without a pool.
+    /// The stack of the revision assigned to the node's claim. Absent for a node without a claim.
     pub stack: Option<String>,
     /// The lock used for the comparison.
     pub lock: Digest,

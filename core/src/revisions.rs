@@ -17,6 +17,18 @@ pub struct Revision {
 }
 
 impl Revision {
+    /// Returns why no node can install the revision: image and stack do not fit each other.
+    pub fn find_mismatch(&self) -> Option<String> {
+        match &self.stack.lock {
+            None => Some("the stack is not locked: run `muster stack lock`".to_owned()),
+            Some(lock) if lock.image_digest != self.image.digest => Some(
+                "the stack is locked against another image: lock the stack again, and publish it"
+                    .to_owned(),
+            ),
+            Some(_) => None,
+        }
+    }
+
     /// Returns the impact of moving a node to another revision: the highest impact of image, stack
     /// and network profile.
     pub fn effect_to(&self, other: &Self) -> Effect {

@@ -302,3 +302,73 @@ async fn a_node_whose_bmc_tells_nothing_is_not_called_right() {
     world.settle().await;
     world.check().await;
 }
+
+/// The step that sets firmware comes before the image is written: it must not ask for the reinstall that it is part of.
+#[tokio::test]
+async fn a_node_with_firmware_is_reinstalled_to_another_image() {
+    let mut world = world().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    let mut image = fleet::image();
+    image["spec"]["digest"] = json!(fleet::digest("image 2"));
+    image["spec"]["raw_digest"] = json!(fleet::digest("raw 2"));
+    let stored = world.admin.get("/v1/stacks/base").await.expect(200).body;
+    let mut stack = json!({ "spec": stored["spec"] });
+    stack["spec"]["version"] = json!("2");
+    stack["spec"]["lock"]["image_digest"] = image["spec"]["digest"].clone();
+    world
+        .admin
+        .put("/v1/images/debian-12", &image)
+        .await
+        .expect(200);
+    world.admin.put("/v1/stacks/base", &stack).await.expect(200);
+    let assign = async |revision: i64| {
+        let path = "/v1/claims/c-n1/actions/assign-revision";
+        world
+            .admin
+            .post(path, &json!({ "revision": revision }))
+            .await
+    };
+    let refused = assign(2).await;
+    assert_eq!(
+        refused.problem().1,
+        "other_image",
+        "image 2 under the lock of image 1"
+    );
+    assign(3).await.expect(200);
+    world.ask("n1", "reinstall").await.expect(202);
+    world.settle().await;
+    let claim = world.admin.get("/v1/claims/c-n1").await.expect(200).body;
+    assert_eq!(claim["status"]["running_revision"], 3, "{claim}");
+}
+
+#[tokio::test]
+async fn a_node_runs_a_revision_once_its_firmware_is_the_revisions() {
+    let mut world = world().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    let stored = world.admin.get("/v1/stacks/base").await.expect(200).body;
+    let mut stack = json!({ "spec": stored["spec"] });
+    stack["spec"]["version"] = json!("2");
+    for place in ["/spec", "/spec/lock"] {
+        stack.pointer_mut(place).unwrap()["bios"][0]["attributes"]["SriovGlobalEnable"] =
+            json!("Disabled");
+    }
+    world.admin.put("/v1/stacks/base", &stack).await.expect(200);
+    let path = "/v1/claims/c-n1/actions/assign-revision";
+    world
+        .admin
+        .post(path, &json!({ "revision": 2 }))
+        .await
+        .expect(200);
+    let running = async |world: &World| {
+        let claim = world.admin.get("/v1/claims/c-n1").await.expect(200).body;
+        claim["status"]["running_revision"].as_i64()
+    };
+    world.ask("n1", "check-drift").await.expect(202);
+    world.settle().await;
+    assert_eq!(running(&world).await, Some(1));
+    world.ask("n1", "converge").await.expect(202);
+    world.settle().await;
+    assert_eq!(running(&world).await, Some(2));
+}

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use muster_core::wire::job::{Job, JobSpec};
+
 use crate::simulated::World;
 use crate::support::fleet;
 use crate::support::server::{Caller, Server};
@@ -35,6 +37,29 @@ async fn assign(world: &World, node: &str, revision: i64) -> crate::support::ser
     let path = format!("/v1/claims/c-{node}/actions/assign-revision");
     let body = json!({ "revision": revision, "reason": "a test" });
     world.admin.post(&path, &body).await
+}
+
+async fn promote(world: &World, revision: i64) -> crate::support::server::Reply {
+    let path = "/v1/pools/gpu/actions/promote-revision";
+    world
+        .admin
+        .post(path, &json!({ "revision": revision }))
+        .await
+}
+
+/// Publishes another image, and the stack locked against it.
+async fn publish_image(world: &World) {
+    let mut image = fleet::image();
+    image["spec"]["digest"] = json!(fleet::digest("image 2"));
+    image["spec"]["raw_digest"] = json!(fleet::digest("raw 2"));
+    let mut newer = stack("2");
+    newer["spec"]["lock"]["image_digest"] = image["spec"]["digest"].clone();
+    world
+        .admin
+        .put("/v1/images/debian-12", &image)
+        .await
+        .expect(200);
+    world.admin.put("/v1/stacks/base", &newer).await.expect(200);
 }
 
 async fn events(world: &World, kind: &str) -> usize {
@@ -102,19 +127,12 @@ async fn new_claims_are_assigned_the_promoted_revision() {
         .put("/v1/stacks/base", &stack("2"))
         .await
         .expect(200);
-    let promote = async |revision: i64| {
-        let body = json!({ "revision": revision });
-        world
-            .admin
-            .post("/v1/pools/gpu/actions/promote-revision", &body)
-            .await
-    };
     assert_eq!(
-        promote(3).await.problem(),
+        promote(&world, 3).await.problem(),
         (422, "unprocessable", "/revision")
     );
-    assert_eq!(promote(2).await.expect(200).body["present"], true);
-    promote(2).await.expect(200);
+    assert_eq!(promote(&world, 2).await.expect(200).body["present"], true);
+    promote(&world, 2).await.expect(200);
     assert_eq!(events(&world, "pool.revision_promoted").await, 1, "once");
     assert_eq!(numbers(&world.admin).await, (2, 2));
     world.claim("n2").await.expect(201);
@@ -178,17 +196,7 @@ async fn another_image_needs_a_reinstall_and_is_never_converged() {
     world.settle().await;
     world.claim("n1").await.expect(201);
     world.settle().await;
-    let mut image = fleet::image();
-    image["spec"]["digest"] = json!(fleet::digest("image 2"));
-    image["spec"]["raw_digest"] = json!(fleet::digest("raw 2"));
-    let mut newer = stack("2");
-    newer["spec"]["lock"]["image_digest"] = image["spec"]["digest"].clone();
-    world
-        .admin
-        .put("/v1/images/debian-12", &image)
-        .await
-        .expect(200);
-    world.admin.put("/v1/stacks/base", &newer).await.expect(200);
+    publish_image(&world).await;
     assert_eq!(
         numbers(&world.admin).await,
         (1, 3),
@@ -383,6 +391,13 @@ async fn rows_of_the_version_before_are_read_and_caught_up() {
     assert_eq!(revisions(&world, "n1").await, (Some(1), None));
     world.settle().await;
     assert_eq!(revisions(&world, "n1").await, (Some(1), Some(1)));
+    // What is promoted later is for later claims, also where no revision was written.
+    sqlx::query("UPDATE claims SET assigned_id = NULL")
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
+    promote(&world, 2).await.expect(200);
+    assert_eq!(revisions(&world, "n1").await, (Some(1), Some(1)));
     world.check().await;
 }
 
@@ -405,9 +420,131 @@ async fn the_migration_gives_each_pool_a_first_revision() {
     world.restart_server().await;
     assert_eq!(numbers(&world.admin).await, (1, 1));
     assert_eq!(revisions(&world, "n1").await, (Some(1), None));
+    // The first comparison makes the present one known, and with it what another image would need.
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
     assert!(page.contains("unknown until a comparison"), "{page}");
     world.ask("n1", "converge").await.expect(202);
     world.settle().await;
     assert_eq!(revisions(&world, "n1").await, (Some(1), Some(1)));
+    publish_image(&world).await;
+    assign(&world, "n1", 3).await.expect(200);
+    assert_eq!(
+        world.ask("n1", "converge").await.problem().1,
+        "incompatible"
+    );
+    world.ask("n1", "check-drift").await.expect(202);
+    world.settle().await;
+    assert_eq!(revisions(&world, "n1").await, (Some(3), Some(1)));
+}
+
+/// Gates of a node in service measure what was installed, whatever is assigned.
+#[tokio::test]
+async fn an_assignment_fails_no_sweep() {
+    let mut world = World::declare(1, |path, mut body| {
+        if path == "/v1/pools/gpu" {
+            body["spec"]["health"] = json!({ "sweep": "smoke" });
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    let mut newer = stack("2");
+    newer["spec"]["lock"]["packages"] = json!([{
+        "name": "chrony", "version": "4.3-2", "arch": "amd64", "size": 1, "sha256": fleet::digest("x"), "filename": "chrony.deb",
+    }]);
+    world.admin.put("/v1/stacks/base", &newer).await.expect(200);
+    assign(&world, "n1", 2).await.expect(200);
+    let packages = |job: &Job| {
+        let JobSpec::Gates { plan, .. } = &job.spec else {
+            panic!("{:?}", job.spec.kind())
+        };
+        plan.stack.as_ref().unwrap().packages.len()
+    };
+    world.ask("n1", "sweep").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert_eq!(packages(&job), 0, "the running revision");
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
+    world.ask("n1", "converge").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert_eq!(packages(&job), 1, "after the converge");
+}
+
+/// What a stored copy lacks for a later version refuses the orders that need the copy, and no other.
+#[tokio::test]
+async fn a_node_leaves_a_revision_that_cannot_be_read() {
+    let mut world = World::start(1).await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    for statement in [
+        "ALTER TABLE pool_revisions DISABLE TRIGGER pool_revisions_immutable",
+        "UPDATE pool_revisions SET stack = stack || '{\"from\": \"another version\"}'",
+    ] {
+        sqlx::query(statement)
+            .execute(&world.server.app.pool)
+            .await
+            .unwrap();
+    }
+    world
+        .admin
+        .put("/v1/stacks/base", &stack("2"))
+        .await
+        .expect(200);
+    world.ask("n1", "converge").await;
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "failed");
+    let reason = world.value("n1", "reason").await.unwrap();
+    assert!(reason.contains("revision 1 cannot be read"), "{reason}");
+    assign(&world, "n1", 2).await.expect(200);
+    world.ask("n1", "converge").await.expect(202);
+    world.settle().await;
+    assert_eq!(revisions(&world, "n1").await, (Some(2), Some(2)));
+    world.release("n1").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "available");
+}
+
+/// A rollback needs what the earlier revision names.
+#[tokio::test]
+async fn a_credential_named_by_an_assigned_revision_stays() {
+    let mut world = World::start(1).await;
+    let secret = json!({ "spec": { "purpose": "stack", "secret": "nccl" } });
+    world
+        .admin
+        .put("/v1/credentials/nccl", &secret)
+        .await
+        .expect(201);
+    let mut with = stack("2");
+    with["spec"]["files"] =
+        json!([{ "path": "/etc/a", "mode": "0600", "content": [{ "secret": "nccl" }] }]);
+    world.admin.put("/v1/stacks/base", &with).await.expect(200);
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    world
+        .admin
+        .put("/v1/stacks/base", &stack("3"))
+        .await
+        .expect(200);
+    let kept = world
+        .admin
+        .header("if-match", "*")
+        .delete("/v1/credentials/nccl")
+        .await;
+    assert!(
+        kept.text.contains("revision 2 of pool gpu"),
+        "{}",
+        kept.text
+    );
+    promote(&world, 3).await.expect(200);
+    assign(&world, "n1", 3).await.expect(200);
+    world
+        .admin
+        .header("if-match", "*")
+        .delete("/v1/credentials/nccl")
+        .await
+        .expect(204);
 }

@@ -389,7 +389,7 @@ async fn assign(session: &Session, args: AssignArgs) -> anyhow::Result<()> {
         let told = |claim: &Claim| {
             let (name, node) = (&claim.name, &claim.status.node);
             format!(
-                "{name} is assigned revision {}; muster node converge {node} installs it",
+                "{name} is assigned revision {}: install it on {node} by muster node converge, or reinstall for another image or network",
                 body.revision
             )
         };

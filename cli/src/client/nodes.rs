@@ -116,7 +116,7 @@ pub(crate) enum Act {
     PowerCycle(ActArgs),
     /// Run a suite on idle nodes. The result is recorded and decides nothing
     RunGates(SuiteArgs),
-    /// Converge nodes to the stack of their pool: drain first, then admission through the gates
+    /// Converge nodes to the stack of their assigned revision: drain first, then admission through the gates
     Converge(ActArgs),
     /// Set new passwords for the BMCs of nodes, beside running jobs. The passwords are never shown
     RotateBmc(ActArgs),

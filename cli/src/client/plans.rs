@@ -67,8 +67,20 @@ fn cost(object: &PlannedObject) -> String {
     match object.effect.as_str() {
         "none" => "none".into(),
         effect if object.begins => format!("{} now", clean(effect)),
+        effect if is_revised(object) => {
+            format!(
+                "{} when the revision is assigned and installed",
+                clean(effect)
+            )
+        }
         effect => format!("{} when installed again", clean(effect)),
     }
+}
+
+/// Returns whether the object's content reaches nodes by revisions of pools.
+fn is_revised(object: &PlannedObject) -> bool {
+    let kinds = ["image", "stack", "network_profile", "pool"];
+    kinds.contains(&object.kind.as_str())
 }
 
 /// Prints the effects of an action on a node.

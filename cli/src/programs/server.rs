@@ -178,7 +178,6 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     tracing::info!(listen = %public.local_addr()?, agent_listen = %agents.local_addr()?, "serving");
     // Before the first reconcile pass, because the database may be an older copy.
     muster_server::tasks::marks::compare(&app).await?;
-    muster_server::intents::revisions::catch_up(&app).await?;
     let acceptor =
         tls::acceptor(&app.keys.authority).context("certify this server for its agents")?;
     let mut tasks = JoinSet::new();

@@ -143,6 +143,14 @@ impl Step {
         matches!(self, Self::WriteImage | Self::Wipe)
     }
 
+    /// Returns whether the step measures the installed software, without changes.
+    pub fn measures(self) -> bool {
+        matches!(
+            self,
+            Self::Gates | Self::GatesAfterReboot | Self::Sweep | Self::Pair
+        )
+    }
+
     /// Returns whether the step may need a person at the machine without a BMC.
     pub fn needs_a_hand(self) -> bool {
         matches!(self, Self::BootLive | Self::BootDisk | Self::PowerOff)

@@ -13,15 +13,15 @@ use crate::words;
 
 /// The number of a revision within its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(pub u32);
+pub struct RevisionNumber(pub u32);
 
 /// The facts of a rollout at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
     /// The revision that the rollout brings to every node.
-    pub target: Revision,
+    pub target: RevisionNumber,
     /// The revision of the superseded rollout. Nodes that run or go to this revision come first.
-    pub supersedes: Option<Revision>,
+    pub supersedes: Option<RevisionNumber>,
     pub control: Control,
     /// A person ended the canary and its soak early.
     pub promoted: bool,
@@ -129,9 +129,9 @@ pub struct Node {
     /// The time of the last change of the mark.
     pub since: Timestamp,
     /// The revision that the node runs; `None` if unknown.
-    pub runs: Option<Revision>,
+    pub runs: Option<RevisionNumber>,
     /// The revision that the node is going to, assigned by any rollout.
-    pub going_to: Option<Revision>,
+    pub going_to: Option<RevisionNumber>,
     /// The computed effect of bringing the node to the target.
     pub effect: Effect,
     pub jobs: Jobs,
@@ -345,7 +345,7 @@ impl fmt::Display for HaltReason {
     }
 }
 
-impl fmt::Display for Revision {
+impl fmt::Display for RevisionNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "r{}", self.0)
     }

@@ -29,7 +29,7 @@ pub use failures::{count_failed, count_tolerated, describe as describe_failures}
 pub use faults::Fault;
 pub use fleet::{
     Budget, Change, Condition, Control, Domain, Fleet, HaltReason, Job, Jobs, Mark, Member, Node,
-    Revision, Service, Stage, Validation,
+    RevisionNumber, Service, Stage, Validation,
 };
 pub use ledger::{Exhausted, Ledger, Refusal, Slot};
 pub use plan::{Concurrency, Placement, Plan, Verdict, plan};

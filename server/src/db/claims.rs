@@ -319,8 +319,8 @@ pub async fn set_assigned(
     Ok(done.rows_affected() == 1)
 }
 
-/// Records that the image of the assigned revision was written to a node's disk. The running
-/// revision is unknown until the node is compared.
+/// Records the written image: the image of the assigned revision. The running revision is unknown
+/// until the next comparison.
 pub async fn record_imaged(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE claims c SET running_id = NULL,
@@ -333,18 +333,65 @@ pub async fn record_imaged(conn: &mut PgConnection, node: NodeId) -> Result<(), 
     Ok(())
 }
 
-/// Records that a node was compared with its assigned revision and does not differ. A node with
-/// another image or network on its disk does not run the revision.
+/// Records a comparison without a difference from the assigned revision. A node with another image
+/// or network on disk does not run the revision.
 pub async fn record_running(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE claims c SET running_id = assigned.id
-         FROM pool_revisions assigned
-         WHERE c.node_id = $1 AND c.state <> 'released'
+         FROM pool_revisions assigned, nodes n
+         WHERE c.node_id = $1 AND c.state <> 'released' AND n.id = c.node_id
            AND assigned.id = COALESCE(c.assigned_id, (SELECT revision_id FROM present_revisions WHERE pool_id = c.pool_id))
-           AND NOT EXISTS (SELECT FROM pool_revisions imaged WHERE imaged.id = c.imaged_id
-                           AND (imaged.image ->> 'raw_digest', imaged.network_profile)
-                               IS DISTINCT FROM (assigned.image ->> 'raw_digest', assigned.network_profile))",
+           AND (n.root_disk_serial IS NULL OR NOT EXISTS (
+               SELECT FROM pool_revisions imaged WHERE imaged.id = COALESCE(c.imaged_id, c.running_id)
+                 AND (imaged.image ->> 'raw_digest', imaged.network_profile)
+                     IS DISTINCT FROM (assigned.image ->> 'raw_digest', assigned.network_profile)))",
         node as NodeId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Records a comparison with a difference: the node does not run the assigned revision. Another
+/// running revision is kept.
+pub async fn record_differing(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE claims c SET running_id = NULL
+         WHERE c.node_id = $1 AND c.state <> 'released'
+           AND c.running_id = COALESCE(c.assigned_id, (SELECT revision_id FROM present_revisions WHERE pool_id = c.pool_id))",
+        node as NodeId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Forgets the running revision before a node is changed to another one. With `disk` the root disk
+/// is overwritten, and the written image is forgotten too.
+pub async fn forget_running(
+    conn: &mut PgConnection,
+    node: NodeId,
+    disk: bool,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE claims c SET running_id = NULL, imaged_id = CASE WHEN $2 THEN NULL ELSE COALESCE(c.imaged_id, c.running_id) END
+         WHERE c.node_id = $1 AND c.state <> 'released'
+           AND ($2 OR c.running_id IS DISTINCT FROM COALESCE(c.assigned_id, (SELECT revision_id FROM present_revisions WHERE pool_id = c.pool_id)))",
+        node as NodeId,
+        disk,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Assigns the present revision of a pool to its claims written by the version before, which have
+/// none. A later present revision does not apply to existing claims.
+pub async fn pin_assigned(conn: &mut PgConnection, pool: ObjectId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE claims c SET assigned_id = present.revision_id FROM present_revisions present
+         WHERE present.pool_id = $1 AND c.pool_id = $1 AND c.assigned_id IS NULL AND c.state <> 'released'",
+        pool as ObjectId,
     )
     .execute(conn)
     .await?;

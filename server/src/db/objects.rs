@@ -216,6 +216,14 @@ pub async fn list_referrers(
                UNION SELECT 'node', n.name FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.subnet_id = $1
                UNION SELECT 'claim', name FROM claims WHERE pool_id = $1 AND state <> 'released'
                UNION SELECT 'agent', name FROM agents WHERE site_id = $1
+               UNION SELECT 'revision ' || r.number || ' of pool', pool.name
+                     FROM objects own, pool_revisions r JOIN objects pool ON pool.id = r.pool_id
+                     WHERE own.id = $1 AND own.kind IN ('credential', 'subnet')
+                       AND (r.id IN (SELECT revision_id FROM present_revisions) OR r.id IN (SELECT assigned_id FROM claims WHERE state <> 'released'))
+                       AND CASE own.kind
+                               WHEN 'credential' THEN jsonb_path_exists(r.stack, '$.files[*].content[*].secret ? (@ == $name)', jsonb_build_object('name', own.name))
+                               ELSE jsonb_path_exists(r.network_profile, '$.**.subnet ? (@ == $name)', jsonb_build_object('name', own.name))
+                           END
            ) AS referrers ORDER BY 1 LIMIT $2"#,
         id as ObjectId,
         limit,

@@ -48,6 +48,8 @@ pub struct StoredRevision {
 pub struct Added {
     pub id: RevisionId,
     pub number: i32,
+    /// The stack is locked against the image.
+    pub is_whole: bool,
 }
 
 /// An open claim of a pool: the node, and the numbers of its revisions.
@@ -90,8 +92,9 @@ pub async fn add_if_changed(
            LEFT JOIN objects network ON network.kind = 'network_profile' AND network.name = pool.spec ->> 'network_profile'
            LEFT JOIN LATERAL (SELECT r.* FROM pool_revisions r WHERE r.pool_id = pool.id ORDER BY r.number DESC LIMIT 1) newest ON true
            WHERE pool.id = $1
-             AND (newest.image, newest.stack, newest.network_profile) IS DISTINCT FROM (image.spec, stack.spec, network.spec)
-           RETURNING id AS "id: RevisionId", number"#,
+             AND (newest.image, newest.stack, newest.network_profile, newest.image_name, newest.stack_name, newest.network_profile_name)
+                 IS DISTINCT FROM (image.spec, stack.spec, network.spec, image.name, stack.name, network.name)
+           RETURNING id AS "id: RevisionId", number, COALESCE(stack #>> '{lock,image_digest}' = image ->> 'digest', false) AS "is_whole!""#,
         pool as ObjectId,
         RevisionId::new() as RevisionId,
         actor,
@@ -112,12 +115,13 @@ pub async fn has_claims(conn: &mut PgConnection, pool: ObjectId) -> Result<bool,
     .await?)
 }
 
-/// Assigns a revision to all claims made from now on.
+/// Assigns a revision to all claims made from now on. Existing claims keep their revision.
 pub async fn set_present(
     conn: &mut PgConnection,
     pool: ObjectId,
     revision: RevisionId,
 ) -> Result<(), Error> {
+    super::claims::pin_assigned(conn, pool).await?;
     sqlx::query!(
         "INSERT INTO present_revisions (pool_id, revision_id) VALUES ($1, $2) ON CONFLICT (pool_id) DO UPDATE SET revision_id = $2",
         pool as ObjectId,

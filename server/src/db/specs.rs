@@ -52,28 +52,80 @@ pub struct OrderNode {
     pub profile: Option<HardwareProfile>,
     /// The claim id of the marker on the node's disks.
     pub claim: Option<ClaimId>,
-    /// Image and stack of the revision assigned to the node's claim.
+    /// Image and stack of the revision. Absent without a claim, and where a stored copy cannot be
+    /// parsed.
     pub image: Option<ImageManifest>,
     pub stack: Option<StackSpec>,
-    /// The image or the network written to the node's disk differs from the assigned revision.
+    /// The number of the revision, if one of its copies cannot be parsed.
+    pub unreadable_revision: Option<i32>,
+    /// Muster wrote the disk, and image or network written differ from the revision.
     pub needs_reinstall: bool,
     pub suite: Option<Suite>,
     pub cluster_name: Option<String>,
     pub cluster: Option<ClusterSpec>,
 }
 
+impl OrderNode {
+    /// Returns the image of the revision.
+    ///
+    /// # Errors
+    /// The reason, for a person.
+    pub fn need_image(&self) -> Result<&ImageManifest, String> {
+        self.image.as_ref().ok_or_else(|| self.lacks("image"))
+    }
+
+    /// Returns the stack of the revision.
+    ///
+    /// # Errors
+    /// The reason, for a person.
+    pub fn need_stack(&self) -> Result<&StackSpec, String> {
+        self.stack.as_ref().ok_or_else(|| self.lacks("stack"))
+    }
+
+    fn lacks(&self, kind: &str) -> String {
+        match self.unreadable_revision {
+            Some(number) => format!(
+                "revision {number} cannot be read by this version: publish the {kind} again and assign the new revision"
+            ),
+            None => format!("the pool names no {kind}"),
+        }
+    }
+}
+
+/// The revision of a node whose documents are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The revision to install, and to compare with.
+    Assigned,
+    /// The revision that the node was observed to run; the assigned one while that is unknown. Gates
+    /// measure a node by what was installed.
+    Running,
+}
+
+/// Loads a node with the documents of its assigned revision.
+///
+/// # Errors
+/// When a stored document outside of the revision cannot be parsed.
+pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNode, Error> {
+    find_node_by(conn, node, Basis::Assigned).await
+}
+
 /// Loads a node with all data an order may need.
 ///
 /// # Errors
-/// When a stored document cannot be parsed.
-pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNode, Error> {
+/// As [`find_node`].
+pub async fn find_node_by(
+    conn: &mut PgConnection,
+    node: NodeId,
+    basis: Basis,
+) -> Result<OrderNode, Error> {
     let row = sqlx::query!(
         r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.state, n.epoch, COALESCE(n.os_epoch, n.epoch) AS "os_epoch!", n.serial, n.smbios_uuid::text AS smbios_uuid, n.power, n.power_person,
                   n.bmc_address AS "bmc_address: IpNet", n.bmc_port, n.bmc_credential_id AS "bmc_credential: ObjectId", n.bmc_certificate,
                   n.bmc_system, n.bmc_firmware, n.live_host_key, n.os_host_key, n.root_disk_serial, rack.name AS "rack?", site.spec AS "site: Json<Value>",
                   profile.spec AS "profile?: Json<HardwareProfile>", COALESCE(c.marker, c.id, adoption.claim_id) AS "claim?: ClaimId",
-                  revision.image AS "image?: Json<ImageManifest>", revision.stack AS "stack?: Json<StackSpec>",
-                  (imaged.id IS NOT NULL AND (imaged.image ->> 'raw_digest', imaged.network_profile)
+                  revision.number AS "revision?", revision.image AS "image?", revision.stack AS "stack?",
+                  (imaged.id IS NOT NULL AND n.root_disk_serial IS NOT NULL AND (imaged.image ->> 'raw_digest', imaged.network_profile)
                       IS DISTINCT FROM (revision.image ->> 'raw_digest', revision.network_profile)) AS "needs_reinstall!", suite.spec AS "suite?: Json<Suite>",
                   cluster.name AS "cluster_name?", cluster.spec AS "cluster?: Json<ClusterSpec>",
                   (SELECT finder.gate FROM recovery_finders finder WHERE finder.recovery_id = r.id) AS "finder: Json<Gate>"
@@ -85,17 +137,21 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
            LEFT JOIN adoptions adoption ON adoption.node_id = n.id AND n.state = 'discovered'
            LEFT JOIN objects pool ON pool.id = COALESCE(c.pool_id, adoption.pool_id)
            LEFT JOIN present_revisions present ON present.pool_id = pool.id
-           LEFT JOIN pool_revisions revision ON revision.id = COALESCE(c.assigned_id, present.revision_id)
-           LEFT JOIN pool_revisions imaged ON imaged.id = c.imaged_id
+           LEFT JOIN pool_revisions revision ON revision.id = COALESCE(CASE WHEN $2 THEN c.running_id END, c.assigned_id, present.revision_id)
+           LEFT JOIN pool_revisions imaged ON imaged.id = COALESCE(c.imaged_id, c.running_id)
            LEFT JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
            LEFT JOIN objects cluster ON cluster.kind = 'cluster' AND cluster.name = pool.spec ->> 'cluster'
            LEFT JOIN recoveries r ON r.node_id = n.id AND r.ended_at IS NULL
            WHERE n.id = $1"#,
         node as NodeId,
+        basis == Basis::Running,
     )
     .fetch_one(conn)
     .await?;
+    let image = row.image.map(serde_json::from_value).transpose();
+    let stack = row.stack.map(serde_json::from_value).transpose();
     Ok(OrderNode {
+        unreadable_revision: row.revision.filter(|_| image.is_err() || stack.is_err()),
         id: row.id,
         name: row.name,
         labels: row.labels.0,
@@ -119,8 +175,8 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
         site_spec: row.site.0,
         profile: row.profile.map(|json| json.0),
         claim: row.claim,
-        image: row.image.map(|json| json.0),
-        stack: row.stack.map(|json| json.0),
+        image: image.unwrap_or_default(),
+        stack: stack.unwrap_or_default(),
         needs_reinstall: row.needs_reinstall,
         suite: row
             .suite
@@ -234,6 +290,7 @@ pub struct MemberRow {
     pub address: Ipv4Addr,
     pub rack: Option<String>,
     pub profile: ObjectId,
+    /// The running revision, or the assigned one while that is unknown.
     pub revision: Option<RevisionId>,
 }
 
@@ -275,7 +332,7 @@ pub async fn list_members(
     let revision = next_revision(conn).await?;
     let rows = sqlx::query!(
         r#"SELECT n.name, n.profile_id AS "profile!: ObjectId", rack.name AS "rack?",
-                  COALESCE(c.assigned_id, present.revision_id) AS "revision?: RevisionId",
+                  COALESCE(c.running_id, c.assigned_id, present.revision_id) AS "revision?: RevisionId",
                   (SELECT m.address FROM node_macs m WHERE m.node_id = n.id AND m.address IS NOT NULL ORDER BY m.mac LIMIT 1) AS "address: IpNet"
            FROM nodes n
            JOIN claims c ON c.node_id = n.id AND c.state <> 'released'

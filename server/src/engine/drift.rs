@@ -7,6 +7,7 @@ use muster_core::stacks::{ConvergeReport, ItemOutcome};
 use serde_json::json;
 use sqlx::PgConnection;
 
+use super::firmware;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::CurrentJob;
@@ -33,8 +34,10 @@ pub(super) async fn record_items(
         .filter(|item| item.outcome == ItemOutcome::Differs);
     let items: Vec<&str> = differs.map(|item| item.item.as_str()).collect();
     let count = i32::try_from(items.len()).unwrap_or(i32::MAX);
-    if items.is_empty() && report.reboot_for.is_empty() {
-        db::claims::record_running(conn, job.node).await?;
+    let same = items.is_empty() && report.reboot_for.is_empty();
+    match same && !firmware::differs(conn, job.node).await? {
+        true => db::claims::record_running(conn, job.node).await?,
+        false => db::claims::record_differing(conn, job.node).await?,
     }
     let (name, before) = db::drift::set_items(conn, job.node, count).await?;
     let (kind, summary) = match (before.unwrap_or(0), count) {

@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use muster_core::firmware::{BiosValue, BmcInventory, SeenFirmware, is_secret};
+use muster_core::ids::NodeId;
 use muster_core::lifecycle::steps::Step;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -37,6 +38,23 @@ pub(super) async fn record_inventory(
         kept = kept.over(before.map(|seen| seen.inventory).unwrap_or_default());
     }
     db::firmware::record_report(conn, job.node, &kept, now).await
+}
+
+/// Returns whether a part's reported version or setting differs from the stack of the assigned
+/// revision. Unreported parts are unknown, and no difference.
+///
+/// # Errors
+///
+/// When the database fails.
+pub(super) async fn differs(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
+    let Some(stack) = db::specs::find_node(conn, node).await?.stack else {
+        return Ok(false);
+    };
+    let facts = db::facts::latest_live(conn, node).await?;
+    let seen = db::firmware::latest(conn, node).await?;
+    let wanted = stack.firmware_of(facts.as_ref());
+    let compared = wanted.compare(seen.as_ref().map(|seen| &seen.inventory));
+    Ok(compared.iter().any(|one| one.differs()))
 }
 
 /// Emits an event with a job's changes.

@@ -47,6 +47,9 @@ pub(super) async fn start(
         now,
     )
     .await?;
+    if step == Step::Converge || begun.destroys {
+        db::claims::forget_running(conn, node.id, begun.destroys).await?;
+    }
     let id = queue(conn, node, step, operation, 1, now).await?;
     let started = NewEvent::node(
         now,

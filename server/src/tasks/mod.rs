@@ -9,6 +9,7 @@ pub mod leases; // Queues jobs of silent agents again
 mod looks; // Requests periodic work of nodes, a few at a time
 pub mod marks; // Stores the latest event outside the database
 pub mod replicas; // Creates claims until each pool has its replicas
+mod revisions; // Adds revisions missed by servers of the version before
 pub mod seals; // Seals the history, and anchors the seals outside the database
 pub mod sweeps; // Requests the pools' sweeps of nodes in service
 pub mod webhooks; // Sends events to webhooks
@@ -35,6 +36,8 @@ pub async fn run(app: App, cancel: CancellationToken) {
     tasks.spawn(running.instrument(span_of("idempotency")));
     let running = replicas::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("replicas")));
+    let running = revisions::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("revisions")));
     let running = seals::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("seals")));
     let running = sweeps::run(app.clone(), cancel.clone());

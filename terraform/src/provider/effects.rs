@@ -268,7 +268,7 @@ fn said(kind: &Kind, planned: &Attributes, told: &PlannedObject) -> Vec<Diagnost
     if matches!(told.effect.as_str(), "reboot" | "reinstall" | "wipe") {
         let when = match told.begins {
             true => "at once",
-            false => "when each is installed again; until then they keep what they have",
+            false => "when the change is installed on each; until then they keep what they have",
         };
         let detail = format!(
             "Writing the {} {name} means {} for {} of the fleet's nodes, {when}: {}.",

@@ -273,7 +273,7 @@ async fn an_order_that_cannot_be_built_is_a_persons_and_no_fault_of_the_machine(
     world.until("n1", "validating").await;
     let acts = |world: &World| world.machine("n1", |machine| machine.log.len());
     let before = acts(&world);
-    // A revision whose stack is locked against another image: no write of ours makes one.
+    // A revision whose stack is locked against another image: no such revision can be assigned.
     for stale in [
         "ALTER TABLE pool_revisions DISABLE TRIGGER pool_revisions_immutable",
         "UPDATE pool_revisions SET stack = jsonb_set(stack, '{lock,image_digest}', to_jsonb('sha256:' || repeat('0', 64)))",

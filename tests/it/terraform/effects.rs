@@ -139,7 +139,7 @@ async fn a_change_names_the_nodes_it_reaches_directly_or_indirectly() {
     let planned = terraform.plan().await.expect(2);
     planned
         .says("Effect: reboot n1 n3")
-        .says("reboot for 2 of the fleet's nodes, when each is installed again");
+        .says("reboot for 2 of the fleet's nodes, when the change is installed on each");
 
     // A pool that goes over to a stack which is made in the same apply.
     changed["version"] = json!("3");

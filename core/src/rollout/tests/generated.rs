@@ -250,7 +250,7 @@ impl World {
             11 if last == 0 && self.dice.hits(3) => {
                 fleet.control = Control::Superseded;
                 let mut next = super::fleet(self.machines.len());
-                next.target = Revision(3);
+                next.target = RevisionNumber(3);
                 next.supersedes = Some(TARGET);
                 next.since = now;
                 self.rollouts.push(next);
@@ -366,7 +366,7 @@ fn some_policy(dice: &mut Dice) -> RolloutPolicy {
 }
 
 /// The act under way on a node goes on, and sometimes fails.
-fn go_on(node: &mut Node, target: Revision, is_calm: bool, dice: &mut Dice) {
+fn go_on(node: &mut Node, target: RevisionNumber, is_calm: bool, dice: &mut Dice) {
     let fails = !is_calm && dice.hits(6);
     let rests = !is_calm && dice.hits(3);
     let text = |dice: &mut Dice| ["boots r1", "no boot"][dice.roll(2)].to_owned();

@@ -17,8 +17,8 @@ mod traps; // The traps of other engines, by number
 mod windows; // Windows across changes of summer time
 mod world; // The model of the world
 
-const TARGET: Revision = Revision(2);
-const BEFORE: Revision = Revision(1);
+const TARGET: RevisionNumber = RevisionNumber(2);
+const BEFORE: RevisionNumber = RevisionNumber(1);
 
 fn start() -> Timestamp {
     "2026-11-26T08:00:00Z".parse().unwrap()

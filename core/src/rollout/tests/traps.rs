@@ -498,7 +498,7 @@ fn trap_16_a_superseded_rollout_cancels_and_the_worst_goes_first() {
     );
 
     let mut new = fleet(4);
-    new.target = Revision(3);
+    new.target = RevisionNumber(3);
     new.supersedes = Some(TARGET);
     new.nodes[2].going_to = Some(TARGET);
     new.nodes[3].runs = Some(TARGET);

@@ -89,7 +89,7 @@ pub(super) fn apply(fleet: &mut Fleet, plan: &Plan, now: Timestamp, most: usize)
     }
 }
 
-fn apply_act(node: &mut Node, act: &Act, target: Revision, now: Timestamp) {
+fn apply_act(node: &mut Node, act: &Act, target: RevisionNumber, now: Timestamp) {
     let is_unchanged = matches!(
         node.stage,
         Stage::Changing(

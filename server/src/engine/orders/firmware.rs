@@ -1,6 +1,7 @@
 //! Firmware and BIOS required by the stack of a node's claim, for a machine of this product.
 
 use muster_core::firmware::{Compared, Wanted};
+use muster_core::lifecycle::state::State;
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::firmware::SetFirmware;
 use sqlx::PgConnection;
@@ -28,7 +29,13 @@ pub(super) async fn order(
     step: Step,
 ) -> anyhow::Result<SetFirmware> {
     if step == Step::Firmware {
-        stack::allow(conn, s, Onto::System).await?;
+        // On the way to an installation, the image is written next.
+        let onto = if s.node.state == State::Imaging {
+            Onto::Image
+        } else {
+            Onto::System
+        };
+        stack::allow(conn, s, onto).await?;
     }
     let power = resolve_power(conn, s).await?;
     let images = boot_url(s, "blob/sha256");

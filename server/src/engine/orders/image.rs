@@ -1,6 +1,6 @@
 //! The order to write the image to the root disk.
 
-use anyhow::Context;
+use anyhow::{Context, Error};
 use muster_core::wire::job::JobSpec;
 use muster_core::wire::node::WriteImage;
 use sqlx::PgConnection;
@@ -27,7 +27,7 @@ async fn plan(
     s: &Sources<'_>,
     subnet: &SubnetDocument,
 ) -> anyhow::Result<WriteImage> {
-    let image = s.node.image.as_ref().context("the pool names no image")?;
+    let image = s.node.need_image().map_err(Error::msg)?;
     let profile = s
         .node
         .profile

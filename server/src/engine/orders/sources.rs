@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 
 use crate::db;
 use crate::db::jobs::LeasedRow;
-use crate::db::specs::{OrderNode, Wiring};
+use crate::db::specs::{Basis, OrderNode, Wiring};
 use crate::keys::Keys;
 
 /// Port of the agent's boot listener.
@@ -60,7 +60,11 @@ pub(super) async fn load<'a>(
     row: &'a LeasedRow,
     now: Timestamp,
 ) -> anyhow::Result<(Sources<'a>, SubnetDocument)> {
-    let node = db::specs::find_node(conn, row.node).await?;
+    let basis = match row.step.measures() {
+        true => Basis::Running,
+        false => Basis::Assigned,
+    };
+    let node = db::specs::find_node_by(conn, row.node, basis).await?;
     let wiring = db::specs::find_wiring(conn, row.node)
         .await?
         .ok_or_else(|| anyhow!("{} has no MAC with an address on a subnet", node.name))?;

@@ -1,7 +1,7 @@
 //! The stack of a pool, resolved for one node: typed values and secrets are filled in, and the
 //! bundle's address is known.
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, Error, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use muster_core::stacks::language;
@@ -50,7 +50,7 @@ pub(super) async fn allow(
     s: &Sources<'_>,
     onto: Onto,
 ) -> anyhow::Result<()> {
-    s.node.stack.as_ref().context("the pool names no stack")?;
+    s.node.need_stack().map_err(Error::msg)?;
     match compatibility::refusal(conn, &s.node, onto).await? {
         None => Ok(()),
         Some(why) => bail!(why),
@@ -59,7 +59,7 @@ pub(super) async fn allow(
 
 /// Builds the converge plan of a node.
 pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<ConvergePlan> {
-    let stack = s.node.stack.as_ref().context("the pool names no stack")?;
+    let stack = s.node.need_stack().map_err(Error::msg)?;
     let lock = stack
         .lock
         .as_ref()
@@ -67,7 +67,7 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
     let bundle = stack
         .bundle
         .context("the stack has no bundle; make one with `muster stack lock`")?;
-    let image = s.node.image.as_ref().context("the pool names no image")?;
+    let image = s.node.need_image().map_err(Error::msg)?;
     if lock.image_digest != image.digest {
         bail!("the stack was locked against another image than the pool's; lock it again");
     }

@@ -14,7 +14,6 @@ use crate::auth::access::Named;
 use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::document::Document;
-use crate::engine::compatibility::Onto;
 use crate::error::Error;
 use crate::intents::claims::change;
 use crate::intents::claims::change::Content;
@@ -92,7 +91,7 @@ async fn plan_creation(
     let gates = reach::list_gates(conn, &pools).await?;
     let nodes = vec![bound.node];
     // The claim exists inside this transaction, so its node counts as held.
-    let findings = fit::check_held(conn, &nodes, Onto::Image).await?;
+    let findings = fit::check_claimed(conn, &nodes).await?;
     Ok(PlannedObject {
         effect: Effect::Reinstall.to_string(),
         begins: true,

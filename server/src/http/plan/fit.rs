@@ -15,6 +15,27 @@ use crate::intents::revisions;
 /// The largest number of checked nodes. The findings list the other nodes as unchecked.
 const MOST: usize = 500;
 
+/// Checks a newly claimed node against the revision of its claim.
+pub(super) async fn check_claimed(
+    conn: &mut PgConnection,
+    nodes: &[String],
+) -> Result<Vec<NodesFinding>, Error> {
+    let mut found = Found::default();
+    for name in nodes {
+        let Some(id) = db::nodes::find_id(conn, name).await? else {
+            continue;
+        };
+        let node = db::specs::find_node(conn, id).await?;
+        let Some(stack) = &node.stack else { continue };
+        let image = node.image.as_ref();
+        found.add(
+            name,
+            compatibility::findings(conn, &node, stack, image, Onto::Image).await?,
+        );
+    }
+    Ok(found.finish(nodes))
+}
+
 /// Checks held nodes against the newest revision of their pools, which the change proposes.
 pub(super) async fn check_held(
     conn: &mut PgConnection,

@@ -33,14 +33,14 @@ pub(crate) async fn assign(
     idempotency: IdempotencyKey,
     body: &ChooseRevision,
 ) -> Result<Answer, Error> {
-    revisions::check_reason(body.reason.as_deref())?;
+    let because = revisions::check_reason(body.reason.as_deref())?;
     writing::once(app, actor, idempotency, body, async |conn| {
         let LockedClaim { claim, node } = LockedClaim::lock(conn, key).await?;
         if claim.state != ClaimState::Bound {
             return Err(refuse_released(&claim));
         }
         let stored = revisions::find_named(conn, claim.pool_id, body.revision).await?;
-        let wanted = revisions::parse(&stored)?;
+        let wanted = revisions::parse_installable(&stored)?;
         if claim.revision != Some(body.revision) {
             allow_now(conn, &node).await?;
             let seen = db::specs::find_node(conn, node.id).await?;
@@ -59,11 +59,6 @@ pub(crate) async fn assign(
             }
             let now = app.clock.now();
             db::claims::set_assigned(conn, claim.id, stored.id, now).await?;
-            let because = body
-                .reason
-                .as_deref()
-                .map(|reason| format!(": {reason}"))
-                .unwrap_or_default();
             let (name, number) = (&claim.name, body.revision);
             let summary = format!("the claim {name} is assigned revision {number}{because}");
             let event = actor.event(now, "claim.revision_assigned", Some(node.id), summary);
@@ -81,8 +76,9 @@ pub(crate) async fn assign(
 /// Rejects a node at work: its steps would mix two revisions.
 async fn allow_now(conn: &mut PgConnection, node: &LockedNode) -> Result<(), Error> {
     let rests = match node.state {
-        State::InService | State::Quarantined | State::Failed | State::Maintenance => true,
+        State::InService | State::Failed | State::Maintenance => true,
         State::Discovered
+        | State::Quarantined
         | State::Inspecting
         | State::Available
         | State::Imaging
@@ -98,7 +94,7 @@ async fn allow_now(conn: &mut PgConnection, node: &LockedNode) -> Result<(), Err
         return Ok(());
     }
     let detail = format!(
-        "{} is {} and at work; assign the revision when the node is in service, in maintenance, quarantined or failed, without a running step.",
+        "{} is {} or at work; assign the revision when the node is in service, in maintenance or failed, without a running step.",
         node.name, node.state
     );
     Err(Error::conflict("busy", detail))

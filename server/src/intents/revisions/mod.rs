@@ -16,7 +16,7 @@ use crate::error::Error;
 pub(crate) use promote::promote;
 pub use propose::catch_up;
 pub(crate) use propose::propose;
-pub(crate) use read::parse;
+pub(crate) use read::{parse, parse_installable};
 
 /// The longest reason, in bytes.
 const REASON: usize = 1000;
@@ -37,17 +37,18 @@ pub(crate) async fn find_named(
     })
 }
 
-/// Checks the reason of a request.
+/// Checks the reason of a request. Returns the end of the event's summary: `: REASON`, or an empty text.
 ///
 /// # Errors
 /// 422 for a reason above 1000 bytes.
-pub(crate) fn check_reason(reason: Option<&str>) -> Result<(), Error> {
-    match reason.is_some_and(|reason| reason.len() > REASON) {
-        true => Err(Error::unprocessable(
+pub(crate) fn check_reason(reason: Option<&str>) -> Result<String, Error> {
+    match reason.map(str::trim) {
+        None | Some("") => Ok(String::new()),
+        Some(reason) if reason.len() > REASON => Err(Error::unprocessable(
             "/reason",
             "out_of_range",
             format!("At most {REASON} bytes."),
         )),
-        false => Ok(()),
+        Some(reason) => Ok(format!(": {reason}")),
     }
 }

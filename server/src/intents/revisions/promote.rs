@@ -3,7 +3,7 @@
 use muster_api::revisions::ChooseRevision;
 use serde_json::json;
 
-use super::{check_reason, find_named, view};
+use super::{check_reason, find_named, parse_installable, view};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -16,7 +16,7 @@ use crate::intents::writing::{self, Effect};
 /// Makes a revision the present one. Nodes of existing claims do not change.
 ///
 /// # Errors
-/// 404 for an unknown pool; 422 for an unknown revision.
+/// 404 for an unknown pool; 409 for an unreadable or unfit revision; 422 for an unknown number.
 pub(crate) async fn promote(
     app: &App,
     actor: &Actor,
@@ -24,20 +24,16 @@ pub(crate) async fn promote(
     idempotency: IdempotencyKey,
     body: &ChooseRevision,
 ) -> Result<Answer, Error> {
-    check_reason(body.reason.as_deref())?;
+    let because = check_reason(body.reason.as_deref())?;
     writing::once(app, actor, idempotency, body, async |conn| {
         let pool = find_pool(conn, key).await?;
         db::revisions::lock(conn, pool.id).await?;
         let wanted = find_named(conn, pool.id, body.revision).await?;
+        parse_installable(&wanted)?;
         let (present, _) = db::revisions::find_numbers(conn, pool.id).await?;
         if present != Some(wanted.number) {
             db::revisions::set_present(conn, pool.id, wanted.id).await?;
             let (name, number) = (&pool.name, body.revision);
-            let because = body
-                .reason
-                .as_deref()
-                .map(|reason| format!(": {reason}"))
-                .unwrap_or_default();
             let summary =
                 format!("new claims of pool {name} are assigned revision {number}{because}");
             let event = actor.event(app.clock.now(), "pool.revision_promoted", None, summary);

@@ -31,14 +31,16 @@ pub(crate) async fn propose(
     for pool in pools {
         let added = db::revisions::add_if_changed(conn, pool, &actor.name, now).await?;
         let Some(added) = added else { continue };
-        let free = !db::revisions::has_claims(conn, pool).await?;
+        // The first revision comes with the pool.
+        if added.number == 1 {
+            db::revisions::set_present(conn, pool, added.id).await?;
+            continue;
+        }
+        let free = added.is_whole && !db::revisions::has_claims(conn, pool).await?;
         if free {
             db::revisions::set_present(conn, pool, added.id).await?;
         }
-        // The first revision comes with the pool.
-        if added.number > 1 {
-            record(conn, actor, pool, added.number, free, now).await?;
-        }
+        record(conn, actor, pool, added.number, free, now).await?;
     }
     Ok(())
 }
@@ -72,14 +74,18 @@ async fn record(
     db::events::insert(conn, event.about(pool)).await
 }
 
-/// Adds the revisions missed by a server of the version before, which does not write revisions.
+/// Adds the revisions missed by a server of the version before, which writes none: of pools, and of
+/// claims. One transaction per pool.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn catch_up(app: &App) -> Result<(), Error> {
-    let mut tx = app.pool.begin().await?;
-    let pools = db::revisions::list_pools(&mut tx).await?;
-    propose(&mut tx, &Actor::muster(), &pools, app.clock.now()).await?;
-    tx.commit().await?;
+    let pools = db::revisions::list_pools(&mut *app.pool.acquire().await?).await?;
+    for pool in pools {
+        let mut tx = app.pool.begin().await?;
+        propose(&mut tx, &Actor::muster(), &[pool], app.clock.now()).await?;
+        db::claims::pin_assigned(&mut tx, pool).await?;
+        tx.commit().await?;
+    }
     Ok(())
 }

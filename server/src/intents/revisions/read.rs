@@ -24,6 +24,21 @@ pub(crate) fn parse(stored: &StoredRevision) -> Result<Revision, Error> {
     })
 }
 
+/// Parses a revision to be installed.
+///
+/// # Errors
+/// As [`parse`]; 409 `other_image` where the stack is not locked against the image.
+pub(crate) fn parse_installable(stored: &StoredRevision) -> Result<Revision, Error> {
+    let revision = parse(stored)?;
+    match revision.find_mismatch() {
+        None => Ok(revision),
+        Some(why) => Err(Error::conflict(
+            "other_image",
+            format!("Revision {} cannot be installed: {why}.", stored.number),
+        )),
+    }
+}
+
 fn document_of<T: DeserializeOwned>(
     stored: &StoredRevision,
     kind: &str,

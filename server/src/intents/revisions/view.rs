@@ -79,8 +79,11 @@ pub(crate) async fn compare(
         if let Some(running) = row.running
             && !effects.contains_key(&running)
         {
-            let own = find(conn, pool.id, running).await?;
-            effects.insert(running, own.effect_to(&after));
+            // An unreadable revision leaves the effect of its nodes unknown.
+            let own = db::revisions::find(conn, pool.id, running).await?;
+            if let Some(own) = own.and_then(|own| parse(&own).ok()) {
+                effects.insert(running, own.effect_to(&after));
+            }
         }
         let effect = row.running.and_then(|running| effects.get(&running));
         nodes.push(RevisionNode {

@@ -1,4 +1,4 @@
-//! The claim on a node, the pool's desired stack, and the result of the newest converge or
+//! The claim on a node, the assigned revision, and the result of the newest converge or
 //! comparison.
 
 use jiff::Timestamp;
