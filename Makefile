@@ -52,7 +52,8 @@ recipes:
 	$(AS_ROOT) images/debian-12/build
 	$(AS_ROOT) images/live/check
 
-stack: build recipes
+# `make test` has built the images in its part `prepare`; each run of the recipes asks apt anew what they would hold.
+stack: build $(if $(PREPARED),,recipes)
 	target/debug/muster stack lock --update --stack stacks/cpu-slurm.toml --with stacks/parts/nfs.toml --image $(CACHE)/debian-12/manifest.json \
 		--status $(CACHE)/debian-12/dpkg-status --cache $(CACHE)/stack/apt --out $(STACK) --blobs $(BUNDLE)
 
