@@ -371,4 +371,20 @@ async fn a_node_runs_a_revision_once_its_firmware_is_the_revisions() {
     world.ask("n1", "converge").await.expect(202);
     world.settle().await;
     assert_eq!(running(&world).await, Some(2));
+
+    // On the way back the BMC reports another value than the step has set.
+    let body = json!({ "revision": 1 });
+    world.admin.post(path, &body).await.expect(200);
+    world.ask("n1", "converge").await.expect(202);
+    let job = world.until_leased("n1", "converge").await;
+    let reports = "UPDATE bmc_inventories SET inventory = jsonb_set(inventory, '{bios,SriovGlobalEnable}', '\"Disabled\"')";
+    let changed = sqlx::query(reports)
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
+    assert!(changed.rows_affected() > 0);
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    assert_eq!(running(&world).await, None);
 }

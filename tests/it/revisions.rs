@@ -304,13 +304,21 @@ async fn changes_at_once_number_revisions_without_gaps() {
     let server = Server::start().await;
     let admin = server.admin().await;
     fleet::declare_pool(&admin).await;
-    admin
-        .put("/v1/pools/other", &fleet::pool())
-        .await
-        .expect(201);
+    let mut other = fleet::pool();
+    other["spec"]["network_profile"] = json!("bonded");
+    admin.put("/v1/pools/other", &other).await.expect(201);
     let mut writers = tokio::task::JoinSet::new();
     for round in 0..6 {
-        let (stacks, pools) = (admin.clone(), admin.clone());
+        let (stacks, pools, profiles) = (admin.clone(), admin.clone(), admin.clone());
+        // Stack and profile of the other pool share no row: only the lock on revisions keeps their writers apart.
+        writers.spawn(async move {
+            let mut profile = fleet::network_profile();
+            profile["spec"]["vlans"]["storage"]["id"] = json!(200 + round);
+            profiles
+                .put("/v1/network_profiles/bonded", &profile)
+                .await
+                .status
+        });
         writers.spawn(async move {
             stacks
                 .put("/v1/stacks/base", &stack(&format!("2.{round}")))
@@ -329,18 +337,21 @@ async fn changes_at_once_number_revisions_without_gaps() {
     }
     let statuses = writers.join_all().await;
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
-    let list = admin.get("/v1/pools/gpu/revisions").await.expect(200).body;
-    let found: Vec<_> = list["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| one["number"].as_i64().unwrap())
-        .collect();
-    let newest = found[0];
-    assert_eq!(found, (1..=newest).rev().collect::<Vec<_>>());
-    // The newest revision is what is declared now.
-    let now = admin.get("/v1/stacks/base").await.expect(200).body["spec"]["version"].clone();
-    assert_eq!(list["items"][0]["stack_version"], now);
+    for pool in ["gpu", "other"] {
+        let path = format!("/v1/pools/{pool}/revisions");
+        let list = admin.get(&path).await.expect(200).body;
+        let found: Vec<_> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["number"].as_i64().unwrap())
+            .collect();
+        let newest = found[0];
+        assert_eq!(found, (1..=newest).rev().collect::<Vec<_>>(), "{pool}");
+        // The newest revision is what is declared now.
+        let now = admin.get("/v1/stacks/base").await.expect(200).body["spec"]["version"].clone();
+        assert_eq!(list["items"][0]["stack_version"], now, "{pool}");
+    }
 }
 
 #[tokio::test]
