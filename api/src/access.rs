@@ -30,7 +30,7 @@ words! {
 
 /// Every verb, with the roles holding the verb: `o` operator, `u` automation, `v` viewer. The
 /// administrator role holds every verb. docs/access.md shows this table in words.
-pub const VERBS: [(&str, &str); 63] = [
+pub const VERBS: [(&str, &str); 65] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -68,6 +68,8 @@ pub const VERBS: [(&str, &str); 63] = [
     ("approval.decide", "o"),
     ("waiver.create", "o"),
     ("breaker.reset", "o"),
+    ("budget.override", "o"),
+    ("claim.write-off", "o"),
     ("caution.confirm", ""),
     ("blob.write", "u"),
     ("agent.enrol", ""),

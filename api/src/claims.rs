@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::disruption::WrittenOff;
 use crate::kind::Kind;
 use crate::object::{Object, Page};
 
@@ -154,6 +155,9 @@ pub struct ClaimStatus {
     /// Value of `spec.hold` with the default applied.
     #[serde(default)]
     pub effective_hold: bool,
+    /// The node is out of service without counting against a disruption budget.
+    #[serde(default)]
+    pub written_off: Option<WrittenOff>,
     /// Number of the pool's revision assigned to the claim. Orders for the node use the documents
     /// of this revision.
     #[serde(default)]
@@ -195,6 +199,7 @@ impl Default for ClaimStatus {
             replica: false,
             effective_wait_for: WaitFor::default().as_str().to_owned(),
             effective_hold: false,
+            written_off: None,
             revision: None,
             running_revision: None,
             effective_image: String::new(),

@@ -13,6 +13,7 @@ pub mod claims; // One node bound to one pool
 pub mod client; // The typed client
 pub mod clusters; // Clusters admitting nodes
 pub mod credentials; // Secrets, by name
+pub mod disruption; // Nodes out of service, and the disruption budget
 pub mod events; // The append-only event history
 pub mod filters; // The filter grammar of lists
 pub mod gate_runs; // Runs of a suite on a node

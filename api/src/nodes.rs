@@ -182,9 +182,9 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Why {
     pub sentence: String,
-    /// The code of the wait: `agent`, `at_rest`, `caution`, `claim`, `maintenance`, `muster_error`,
-    /// `observation`, `pair`, `person`, `protection`, `rack_power`, `recovery_turn`, `scheduler`,
-    /// `step`, `step_stops`, `sweep_turn` or `undo_window`. Newer servers may add codes.
+    /// The code of the wait: `agent`, `at_rest`, `caution`, `claim`, `disruption_budget`,
+    /// `maintenance`, `muster_error`, `observation`, `pair`, `person`, `protection`, `rack_power`,
+    /// `recovery_turn`, `scheduler`, `step`, `step_stops`, `sweep_turn` or `undo_window`. Newer servers may add codes.
     pub reason: Option<String>,
     /// The awaited condition, in words. Absent while the node waits for no condition.
     pub waiting_for: Option<String>,
@@ -281,6 +281,11 @@ pub struct NodeAction {
     /// the node. A repeated request replaces the time.
     #[serde(default)]
     pub until: Option<Timestamp>,
+    /// Reason for taking the node out of service beyond the disruption budgets of its pool and
+    /// failure domains. Needs the right `budget.override`. For `drain`, `maintain`, `quarantine`,
+    /// `recover` and `converge`. Absent: the request waits for a free slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub override_budget: Option<String>,
     /// For `run-gates`: name of the suite. Default: the suite of the pool holding the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suite: Option<String>,

@@ -61,7 +61,7 @@ pub struct ResultLink {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BlockedBy {
     /// `agent` (a job not yet leased by an agent), `caution`, `protection`, `rack_power`,
-    /// `undo_window`, `person`, or `muster`.
+    /// `disruption_budget`, `undo_window`, `person`, or `muster`.
     pub by: String,
     /// The code of the node's wait, as `status.why.reason` of the node has it.
     pub reason: Option<String>,

@@ -31,6 +31,11 @@ pub struct RunPairs {
     /// Default: two hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_s: Option<u32>,
+    /// Reason for holding jobs back from nodes beyond the disruption budgets of the pool and of its
+    /// failure domains. Needs the right `budget.override`. Absent: nodes without a free slot are
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub override_budget: Option<String>,
     /// Values for variables used in the suite's gates and known at the site: `rdma_device`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,

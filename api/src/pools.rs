@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use muster_core::recovery::RecoveryPolicy;
+use muster_core::rollout::Amount;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -33,6 +34,11 @@ pub struct PoolSpec {
     /// second person. Absent: only the limit of each person applies.
     #[serde(default)]
     pub releases_per_hour: Option<u32>,
+    /// Nodes of the pool that may be out of service at a time, for any reason: a number, or a
+    /// percentage of the nodes that have been in service (rounded down, at least 1). Muster takes no
+    /// further node out of service beyond this number. Default: `"10%"`.
+    #[serde(default = "default_max_unavailable")]
+    pub max_unavailable: Amount,
     /// Health checks for nodes in service, and recovery of failing nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<PoolHealth>,
@@ -115,6 +121,13 @@ fn default_sweep_every_h() -> u32 {
 
 /// Default for hours between sweeps: once a day.
 pub const DEFAULT_SWEEP_EVERY_H: u32 = 24;
+
+fn default_max_unavailable() -> Amount {
+    DEFAULT_MAX_UNAVAILABLE
+}
+
+/// Default budget of a pool for nodes out of service.
+pub const DEFAULT_MAX_UNAVAILABLE: Amount = Amount::Percent(10);
 
 fn default_undo_window_s() -> u32 {
     DEFAULT_UNDO_WINDOW_S

@@ -1,6 +1,7 @@
 //! Sites: places with their own provisioning network, served by one or more agents.
 
 use muster_core::gates::xid::XidOverrides;
+use muster_core::rollout::DomainAxis;
 use muster_core::values::Digest;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -20,6 +21,10 @@ pub struct SiteSpec {
     /// names the response to an error of a GPU or a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xid: Option<XidOverrides>,
+    /// Axes of failure domains, at most 8: racks, leaf switches, NVLink domains, power feeds. Each
+    /// domain limits the nodes that Muster takes out of service at a time, over all pools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failure_domains: Vec<DomainAxis>,
 }
 
 /// The live image, as two blobs.

@@ -120,6 +120,12 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             409,
         ),
         write(
+            "write_off_claim",
+            "/v1/claims/c2/actions/write-off",
+            json!({ "until": null, "reason": "back from repair" }),
+            200,
+        ),
+        write(
             "promote_revision",
             "/v1/pools/gpu/actions/promote-revision",
             json!({ "revision": 1 }),

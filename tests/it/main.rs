@@ -21,6 +21,7 @@ mod client; // The typed client over a socket
 mod consoles; // What nodes write on their consoles
 mod contention; // Many callers, one thing
 mod declared; // The contract of declared kinds
+mod disruption; // Nodes out of service, and the disruption budget
 mod documents; // What is checked is what is stored
 mod dry_runs; // What a request would do
 mod engine; // The engine, from declaration to release

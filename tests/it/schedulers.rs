@@ -42,7 +42,7 @@ async fn watched(world: &World) -> SchedulerWatch {
 }
 
 /// What the scheduler says now, a minute after the last time.
-async fn say(world: &mut World, out: &[(&str, &str, Option<&str>)]) {
+pub(crate) async fn say(world: &mut World, out: &[(&str, &str, Option<&str>)]) {
     let cluster = watched(world).await.clusters[0].id;
     say_of(world, cluster, out).await;
 }

@@ -11,6 +11,8 @@ async fn serving(nodes: u8) -> World {
     let mut world = World::declare(nodes, |path, mut body| {
         if path == "/v1/pools/gpu" {
             body["spec"]["health"] = json!({ "sweep": "smoke" });
+            // The default: 1 of 10 nodes.
+            body["spec"].as_object_mut().unwrap().remove("max_unavailable");
         }
         if path == "/v1/suites/smoke" {
             let gate = json!({

@@ -5,6 +5,7 @@ mod access;
 mod approvals; // Approvals by a second person, and waivers
 mod blobs; // Blobs by digest
 mod claims;
+mod disruption; // The disruption budget
 mod error;
 mod fleet; // Calls about the fleet as a whole
 mod nodes; // Actions of nodes, and their parts, facts and history

@@ -13,7 +13,7 @@ use muster_core::values::Name;
 use super::acting::{Waiting, tell};
 use super::kinds::columns;
 use super::session::Session;
-use super::{asking, plans, progress};
+use super::{asking, budgets, plans, progress};
 
 /// Subcommands of claims.
 #[derive(Debug, Subcommand)]
@@ -34,6 +34,8 @@ pub(crate) enum ClaimVerb {
     /// Assign a revision of the pool to claims. The nodes change with the next converge or
     /// reinstall
     Assign(AssignArgs),
+    /// Write a node off: out of service, without counting against disruption budgets
+    WriteOff(budgets::WriteOffArgs),
 }
 
 /// The nodes and the pool.
@@ -155,6 +157,7 @@ pub(super) async fn run(session: &Session, verb: ClaimVerb) -> anyhow::Result<()
         ClaimVerb::Hold(args) => hold(session, &args, Some(true)).await,
         ClaimVerb::Unhold(args) => hold(session, &args, None).await,
         ClaimVerb::Assign(args) => assign(session, args).await,
+        ClaimVerb::WriteOff(args) => budgets::write_off(session, args).await,
     }
 }
 

@@ -6,6 +6,7 @@ mod apply; // Documents from files
 mod approvals; // muster approval
 mod asking; // The confirmation of irreversible actions
 mod audits; // muster audit head
+mod budgets; // muster pool budget, muster claim write-off
 mod cabling; // muster rack cabling, muster node cabling
 mod caution; // muster caution
 mod claims; // muster claim
@@ -20,6 +21,7 @@ pub(crate) mod files; // Documents from files
 mod gate_runs; // muster gate_run
 pub(crate) mod grammar; // Nouns and verbs as one command
 mod kinds; // Nouns for kinds, and their shared verbs
+mod node_requests; // Requested actions on nodes
 mod nodes; // muster node
 mod operations; // muster operation
 pub(crate) mod output; // Tables, JSON, YAML

@@ -41,6 +41,10 @@ pub(crate) struct RunArgs {
     /// Value for a word of the suite's gates, such as rdma_device=mlx5_0
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = word)]
     words: Vec<(String, String)>,
+    /// Hold nodes back beyond the disruption budgets, for this reason. Default: leave out nodes
+    /// without a free slot
+    #[arg(long, value_name = "REASON")]
+    override_budget: Option<String>,
     /// Show the effects without starting
     #[arg(long, visible_alias = "dry-run", conflicts_with = "wait")]
     plan: bool,
@@ -94,6 +98,7 @@ async fn begin(session: &Session, args: RunArgs) -> anyhow::Result<()> {
         most,
         within,
         words,
+        override_budget,
         plan,
         waiting,
     } = args;
@@ -106,6 +111,7 @@ async fn begin(session: &Session, args: RunArgs) -> anyhow::Result<()> {
         nodes,
         most,
         within_s,
+        override_budget,
         variables: words.into_iter().collect(),
     };
     if plan {

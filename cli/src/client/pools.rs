@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::session::Session;
-use super::{pairs, revisions};
+use super::{budgets, pairs, revisions};
 
 /// Subcommands of pools.
 #[derive(Debug, Subcommand)]
@@ -12,11 +12,14 @@ pub(crate) enum PoolVerb {
     Pairs(pairs::PairVerb),
     #[command(flatten)]
     Revisions(revisions::RevisionVerb),
+    /// Show the nodes of a pool out of service, the disruption budgets, and the waiting requests
+    Budget { pool: String },
 }
 
 pub(super) async fn run(session: &Session, verb: PoolVerb) -> anyhow::Result<()> {
     match verb {
         PoolVerb::Pairs(verb) => pairs::run(session, verb).await,
         PoolVerb::Revisions(verb) => revisions::run(session, verb).await,
+        PoolVerb::Budget { pool } => budgets::show(session, &pool).await,
     }
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 use super::decision::{Decision, Effect, Ladder, Move, on_the_spot, rest};
 use super::hold;
+use super::slot;
 use super::snapshot::{Room, SchedulerOut, Snapshot, StepStatus};
 use super::state::{Purpose, State};
 use super::steps::Step;
@@ -164,8 +165,9 @@ fn describe_unclear(results: &[GateResult], now: Timestamp) -> String {
 
 /// Takes a failing node out of service. The node stays in service if a bound blames the fleet or
 /// pool. A node drained by another person also stays, because the way back into service would lift
-/// the other drain. Measured failures are kept. A node waiting for its turn is checked again later,
-/// and a node over its bound goes to a person instead of a ladder.
+/// the other drain. Measured failures are kept. A node waiting for its turn, or for a slot of the
+/// disruption budget, is checked again later, and a node over its bound goes to a person instead of
+/// a ladder.
 pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decision {
     let left =
         |why: &str| Decision::Granted(format!("{}; the node stays in service: {why}", cause.what));
@@ -184,10 +186,17 @@ pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decisi
         (Some(Hold::Fleet(why) | Hold::Pool(why)), None) => left(why),
         (Some(Hold::Later(_)), None) if node.stop => left("the sweep was stopped"),
         (Some(Hold::Later(why)), None) => in_turn(now, why),
-        (Some(Hold::Node(why)), None) => {
-            Decision::Advance(out.because(format!("{}; {why}", cause.what)))
+        (Some(Hold::Node(_)) | None, None) if node.no_slot.is_some() && node.stop => {
+            left("the sweep was stopped")
         }
-        (None, None) => Decision::Advance(out.because(cause.what.clone()).on(Ladder::Begin(cause))),
+        (Some(Hold::Node(why)), None) => match &node.no_slot {
+            Some(full) => slot::wait(now, full),
+            None => Decision::Advance(out.because(format!("{}; {why}", cause.what))),
+        },
+        (None, None) => match &node.no_slot {
+            Some(full) => slot::wait(now, full),
+            None => Decision::Advance(out.because(cause.what.clone()).on(Ladder::Begin(cause))),
+        },
     }
 }
 

@@ -8,6 +8,7 @@ use super::decision::{Decision, Move, on_the_spot, rest};
 use super::faults;
 use super::hold;
 use super::pairing;
+use super::slot;
 use super::snapshot::Snapshot;
 use super::state::{Action, Purpose, State};
 use super::steps::Step;
@@ -64,9 +65,13 @@ fn decide_by_action(node: &Snapshot, now: Timestamp) -> Decision {
             };
         }
     };
-    match node.active() {
-        Some(view) => Decision::Cancel(view.step),
-        None => Decision::Advance(wanted),
+    match (node.active(), &node.no_slot) {
+        (Some(view), _) => Decision::Cancel(view.step),
+        (None, Some(_)) if node.stop && !node.releasing() => {
+            Decision::Refused("stopped on request".into())
+        }
+        (None, Some(full)) if !node.releasing() => slot::wait(now, full),
+        (None, _) => Decision::Advance(wanted),
     }
 }
 

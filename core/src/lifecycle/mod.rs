@@ -27,6 +27,7 @@ mod quarantined; // Unused until a person decides
 mod repairing; // A rung of a recovery ladder
 pub mod requests; // Blockers of a requested action
 mod retired; // Removed from the fleet, kept in the history
+mod slot; // Waits for the disruption budget
 pub mod snapshot; // Input of a decision
 pub mod state; // States, requested actions, purposes
 pub mod steps; // The steps of each state

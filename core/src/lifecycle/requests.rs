@@ -18,12 +18,25 @@ pub fn needs_reason(action: Action) -> bool {
     )
 }
 
+/// Returns whether the action may exceed the disruption budget by a person's override. A reinstall
+/// may not, because a second person may have to approve the erasure.
+pub fn may_override(action: Action) -> bool {
+    matches!(
+        action,
+        Action::Drain | Action::Maintain | Action::Quarantine | Action::Recover | Action::Converge
+    )
+}
+
 /// The facts of a node that decide whether an action is allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestContext {
     pub state: NodeState,
     /// An earlier requested action, not carried out yet.
     pub pending: Option<Action>,
+    /// The pending action waits for a slot of the disruption budget, and has begun no work.
+    pub waits_for_slot: bool,
+    /// The request overrides the disruption budget.
+    pub overrides: bool,
     pub claimed: bool,
     pub releasing: bool,
     pub protected: bool,
@@ -64,7 +77,10 @@ pub fn find_blocker(node: RequestContext, action: Action) -> Option<Blocker> {
             | Action::Sweep
             | Action::RotateBmc
     ) && !(action == Action::Recover && node.state == NodeState::InService);
-    if node.pending.is_some() && !looked_at {
+    let leaves = may_override(action) || action == Action::Reinstall;
+    let takes_over =
+        node.waits_for_slot && leaves && (node.pending != Some(action) || node.overrides);
+    if node.pending.is_some() && !looked_at && !takes_over {
         return Some(Blocker::Pending);
     }
     if !action_allowed(node.state, action) {
@@ -77,4 +93,37 @@ pub fn find_blocker(node: RequestContext, action: Action) -> Option<Blocker> {
         return Some(Blocker::Releasing);
     }
     (node.protected && !harmless).then_some(Blocker::Protected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_waiting_for_a_slot_gives_way_to_another_act_or_an_override() {
+        let waiting = RequestContext {
+            state: NodeState::InService,
+            pending: Some(Action::Drain),
+            waits_for_slot: true,
+            overrides: false,
+            claimed: true,
+            releasing: false,
+            protected: false,
+        };
+        let pending = Some(Blocker::Pending);
+        assert_eq!(find_blocker(waiting, Action::Drain), pending);
+        assert_eq!(find_blocker(waiting, Action::Quarantine), None);
+        assert_eq!(find_blocker(waiting, Action::Sweep), pending);
+        let overrides = RequestContext {
+            overrides: true,
+            ..waiting
+        };
+        assert_eq!(find_blocker(overrides, Action::Drain), None);
+        let begun = RequestContext {
+            waits_for_slot: false,
+            ..overrides
+        };
+        assert_eq!(find_blocker(begun, Action::Drain), pending);
+        assert_eq!(find_blocker(begun, Action::Quarantine), pending);
+    }
 }

@@ -10,6 +10,7 @@ use crate::facts::Facts;
 use crate::gates::{GateResult, Suite};
 use crate::profiles::HardwareProfile;
 use crate::recovery::{Cause, Hold, Recovery, RecoveryPolicy};
+use crate::rollout::Refusal;
 use crate::stacks::ConvergeReport;
 use crate::wire::node::Failure;
 
@@ -85,6 +86,17 @@ pub struct Snapshot {
     /// Whether the scheduler may now be asked to hold the node. Loaded only if relevant for the
     /// decision.
     pub room: Room,
+    /// The obstacle that keeps the node in service. Loaded only if relevant for the decision.
+    pub no_slot: Option<NoSlot>,
+}
+
+/// The reason why no slot of the disruption budget can be taken now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSlot {
+    /// The budget is exhausted.
+    Full(Refusal),
+    /// The declaration of the pool or site is being changed.
+    Changing,
 }
 
 /// The action required of a node by a run of pairs.

@@ -59,6 +59,8 @@ wait_reasons! {
     RecoveryTurn = "recovery_turn",
     /// The scheduler gives the node no jobs, and another owner decides when it does again.
     Scheduler = "scheduler",
+    /// The disruption budget of the pool, or of a failure domain, has no free slot.
+    Slot = "disruption_budget",
     /// A step is under way.
     Step = "step",
     /// A running step stops on request.

@@ -34,6 +34,16 @@ impl Amount {
         }
     }
 
+    /// Returns whether the amount may allow more nodes than `before`. A count and a percentage are
+    /// not comparable without a total, so a change of the form counts as more.
+    pub fn may_exceed(self, before: Self) -> bool {
+        match (self, before) {
+            (Self::Count(new), Self::Count(old)) => new > old,
+            (Self::Percent(new), Self::Percent(old)) => new > old,
+            (Self::Count(_), Self::Percent(_)) | (Self::Percent(_), Self::Count(_)) => true,
+        }
+    }
+
     /// Returns the amount as shown: `3`, or `25% (3 of 14)`.
     pub fn describe(self, total: u32) -> String {
         match self {

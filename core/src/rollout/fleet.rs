@@ -103,6 +103,7 @@ pub struct Member {
 
 words! {
     /// The service of a claim.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
     Service, "service" {
         /// In service.
         Serving = "serving",

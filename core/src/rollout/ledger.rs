@@ -21,13 +21,14 @@ pub struct Ledger {
 }
 
 /// The nodes of a budget.
-#[derive(Clone, Copy, Debug, Default)]
-struct Account {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
     /// Members that count: once in service, and not written off.
-    counted: u32,
-    out: u32,
+    pub counted: u32,
+    /// Members out now, for any reason.
+    pub out: u32,
     /// The budget in nodes.
-    max: u32,
+    pub max: u32,
 }
 
 /// A granted act.
@@ -87,6 +88,21 @@ impl Ledger {
             }
         }
         ledger
+    }
+
+    /// Returns the account of the pool.
+    pub fn pool(&self) -> Account {
+        self.pool
+    }
+
+    /// Returns the account of a failure domain, if the budget names the domain.
+    pub fn domain(&self, id: &str) -> Option<Account> {
+        self.domains.get(id).map(|(_, account)| *account)
+    }
+
+    /// Returns whether a node is out of service, written off or not.
+    pub fn is_out(&self, node: NodeId) -> bool {
+        self.out.contains(&node)
     }
 
     /// Checks whether a member may be taken out of service, without taking the slot.
@@ -200,7 +216,7 @@ impl fmt::Display for Refusal {
         } = self;
         match of {
             Exhausted::Pool => write!(f, "the pool"),
-            Exhausted::Domain { id, axis } => write!(f, "the {axis} {id}"),
+            Exhausted::Domain { id, .. } => write!(f, "the failure domain {id}"),
         }?;
         write!(
             f,

@@ -8,6 +8,7 @@ mod action; // Actions of a plan, with reasons
 mod amount; // Counts and percentages of nodes
 mod condition; // Facts that keep the rollout from starting on a node
 mod desk; // Slots, ledger and waves of a planning call
+mod domains; // Failure domains of a site
 mod failures; // Halts and the failure budget
 mod faults; // Errors in a policy
 mod fleet; // Facts of a rollout
@@ -25,13 +26,16 @@ mod windows; // Maintenance windows and freeze dates
 
 pub use action::{Act, Action, Because};
 pub use amount::Amount;
+pub use domains::{
+    DomainAxis, DomainSource, MOST_AXES, NodePlace, build_budget, check_axes, list_domains,
+};
 pub use failures::{count_failed, count_tolerated, describe as describe_failures};
 pub use faults::Fault;
 pub use fleet::{
     Budget, Change, Condition, Control, Domain, Fleet, HaltReason, Job, Jobs, Mark, Member, Node,
     RevisionNumber, Service, Stage, Validation,
 };
-pub use ledger::{Exhausted, Ledger, Refusal, Slot};
+pub use ledger::{Account, Exhausted, Ledger, Refusal, Slot};
 pub use plan::{Concurrency, Placement, Plan, Verdict, plan};
 pub use policy::{
     AfterDeadline, Allow, Budgets, Canary, DrainPolicy, FailureBudget, OrderKey, RolloutPolicy,

@@ -38,6 +38,10 @@ pub struct ClaimRow {
     pub wait_for: WaitFor,
     /// The claim is on hold: automation must not change the node's software.
     pub hold: bool,
+    /// The end, the reason and the author of a write-off.
+    pub written_off_until: Option<jiff_sqlx::Timestamp>,
+    pub written_off_reason: Option<String>,
+    pub written_off_by: Option<String>,
     /// The name of the claim receiving this claim's node, during a replacement.
     pub replaces: Option<String>,
     /// The claim was made by its pool, not by a person.
@@ -75,7 +79,8 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>
     Ok(sqlx::query_as!(ClaimRow, r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
                   n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId",
                   p.spec AS pool_spec, revision.number AS "revision?", revision.image_name AS "image?", revision.stack_name AS "stack?",
-                  running.number AS "running?", c.state, c.wait_for, c.hold, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
+                  running.number AS "running?", c.state, c.wait_for, c.hold,
+                  c.written_off_until, c.written_off_reason, c.written_off_by, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
                   c.released_at, c.undo_until
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id LEFT JOIN claims r ON r.id = c.replaces
                 LEFT JOIN present_revisions present ON present.pool_id = c.pool_id AND c.state <> 'released'
@@ -106,7 +111,8 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Cla
     Ok(sqlx::query_as!(ClaimRow, r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
                   n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId",
                   p.spec AS pool_spec, revision.number AS "revision?", revision.image_name AS "image?", revision.stack_name AS "stack?",
-                  running.number AS "running?", c.state, c.wait_for, c.hold, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
+                  running.number AS "running?", c.state, c.wait_for, c.hold,
+                  c.written_off_until, c.written_off_reason, c.written_off_by, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
                   c.released_at, c.undo_until
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id LEFT JOIN claims r ON r.id = c.replaces
                 LEFT JOIN present_revisions present ON present.pool_id = c.pool_id AND c.state <> 'released'

@@ -19,6 +19,7 @@ pub mod cautions; // A database older than other systems remember
 pub mod claims; // One node bound to one pool
 pub mod components; // Parts by serial, with their node and slot
 pub mod consoles; // Output of serial consoles
+pub mod disruption; // Nodes out of service, and slots of the disruption budget
 pub mod drift; // Differences between a node and its stack
 pub mod enrolments; // Tokens exchanged for agent certificates
 pub mod events; // The append-only history

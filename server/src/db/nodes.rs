@@ -4,6 +4,7 @@
 use crate::db::observed::SeenPower;
 use muster_core::gates::SuiteVerdict;
 use muster_core::lifecycle::state::{Action, Purpose, State};
+use muster_core::lifecycle::wait::WaitReason;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -141,7 +142,16 @@ pub struct LockedNode {
     pub claimed: bool,
     /// The claim of the node is being released.
     pub releasing: bool,
+    /// A word of `WaitReason`.
+    pub waiting_reason: Option<String>,
     pub power_reserved_w: i32,
+}
+
+impl LockedNode {
+    /// Returns whether the requested action waits for a slot of the disruption budget.
+    pub fn waits_for_slot(&self) -> bool {
+        self.waiting_reason.as_deref() == Some(WaitReason::Slot.as_str())
+    }
 }
 
 /// Returns the id of a node by name or id.
@@ -166,7 +176,7 @@ pub async fn find_for_update(
                   profile_id AS "profile_id: ObjectId", site_id AS "site_id: ObjectId", spec, labels AS "labels: Labels",
                   annotations AS "annotations: Labels",
                   EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released') AS "claimed!",
-                  EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state = 'releasing') AS "releasing!", power_reserved_w
+                  EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state = 'releasing') AS "releasing!", waiting_reason, power_reserved_w
            FROM nodes n WHERE name = $1 OR id = $2 FOR UPDATE"#,
         key,
         Uuid::parse_str(key).ok(),

@@ -111,6 +111,36 @@ pub async fn set_suite(conn: &mut PgConnection, id: OperationId, suite: &str) ->
     Ok(())
 }
 
+/// Returns the reason of a person for an act beyond the budget, given with an operation.
+pub async fn find_override(
+    conn: &mut PgConnection,
+    operation: OperationId,
+) -> Result<Option<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT override_reason FROM operations WHERE id = $1",
+        operation as OperationId
+    )
+    .fetch_optional(conn)
+    .await?
+    .flatten())
+}
+
+/// Stores the reason of a person for an act beyond the budget.
+pub async fn set_override(
+    conn: &mut PgConnection,
+    operation: OperationId,
+    reason: &str,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE operations SET override_reason = $2 WHERE id = $1",
+        operation as OperationId,
+        reason
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Inserts an operation already completed in the transaction of its request.
 pub async fn insert_done(conn: &mut PgConnection, operation: &NewOperation) -> Result<(), Error> {
     sqlx::query!(
@@ -170,6 +200,8 @@ pub struct AroundRow {
     pub waiting_since: Option<jiff_sqlx::Timestamp>,
     pub site: Option<String>,
     pub rack: Option<String>,
+    /// The name of the pool that claims the node.
+    pub pool: Option<String>,
     /// The name of the claim, unless released.
     pub claim: Option<String>,
 }
@@ -184,10 +216,11 @@ pub async fn list_around(
         AroundRow,
         r#"SELECT o.id AS "operation!: OperationId", n.waiting_for AS "waiting_for?",
                   n.waiting_reason AS "waiting_reason?", n.waiting_since AS "waiting_since?", site.name AS "site?",
-                  rack.name AS "rack?", c.name AS "claim?"
+                  rack.name AS "rack?", pool.name AS "pool?", c.name AS "claim?"
            FROM operations o LEFT JOIN nodes n ON n.id = o.node_id
            LEFT JOIN objects site ON site.id = n.site_id LEFT JOIN objects rack ON rack.id = n.rack_id
            LEFT JOIN claims c ON c.id = o.claim_id AND c.state <> 'released'
+           LEFT JOIN claims held ON held.node_id = n.id AND held.state <> 'released' LEFT JOIN objects pool ON pool.id = held.pool_id
            WHERE o.id = ANY($1)"#,
         &ids,
     )

@@ -1,12 +1,10 @@
-//! Sweeps: the nodes due for a sweep with the suite of the sweep, and the number of a pool's nodes
-//! kept free of jobs at once.
+//! Sweeps: the nodes due for a sweep with the suite of the sweep, and the nodes held back for a sweep.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_api::pools::DEFAULT_SWEEP_EVERY_H;
 use muster_core::gates::Suite;
-use muster_core::ids::{ClaimId, NodeId, OperationId};
-use muster_core::lifecycle::snapshot::Room;
+use muster_core::ids::{NodeId, OperationId};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 
@@ -35,33 +33,15 @@ pub async fn find_suite(
     Ok(suite.map(|json| json.0))
 }
 
-/// The share of a pool kept free of jobs for sweeps: 1 of 10 nodes. Nodes out of service for other
-/// reasons count too. A pool of fewer nodes may spare one node.
-const ONE_OF: i64 = 10;
-
-/// Returns whether a pool can spare the node of this claim besides the nodes already out: now,
-/// after a running sweep (`Room::Later`), or not at present. The node itself is not counted. The
-/// lock serializes requests until the end of each transaction.
-pub async fn find_room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error> {
-    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster sweeps', 0))")
-        .execute(&mut *conn)
-        .await?;
-    let row = sqlx::query!(
-        r#"SELECT count(*) AS "all!", count(*) FILTER (WHERE c.id <> $1 AND n.held_back) AS "swept!",
-                  count(*) FILTER (WHERE c.id <> $1 AND (n.held_back OR n.state <> 'in_service' OR EXISTS (SELECT FROM scheduler_outs o WHERE o.node_id = n.id)
-                      OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL))) AS "out!"
-           FROM claims c JOIN nodes n ON n.id = c.node_id
-           WHERE c.state <> 'released' AND c.pool_id = (SELECT pool_id FROM claims WHERE id = $1)"#,
-        claim as ClaimId,
+/// Returns whether the scheduler holds back another node of the pool for a sweep.
+pub async fn is_pool_swept(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM claims own JOIN claims c ON c.pool_id = own.pool_id AND c.state = 'bound' JOIN nodes n ON n.id = c.node_id
+                          WHERE own.node_id = $1 AND own.state <> 'released' AND n.id <> $1 AND n.held_back) AS "swept!""#,
+        node as NodeId,
     )
     .fetch_one(conn)
-    .await?;
-    let spared = (row.all / ONE_OF).max(1);
-    Ok(match (row.out < spared, row.swept > 0) {
-        (true, _) => Room::Enough,
-        (false, true) => Room::Later,
-        (false, false) => Room::Nothing,
-    })
+    .await?)
 }
 
 /// Returns whether the sweep of an operation has the node alone: the scheduler holds the node back,

@@ -3,7 +3,6 @@
 //! again.
 
 use jiff::Timestamp;
-use muster_core::ids::ClaimId;
 use muster_core::lifecycle::decide;
 use muster_core::lifecycle::decision::Decision;
 use muster_core::lifecycle::snapshot::{Snapshot, StepStatus};
@@ -12,13 +11,13 @@ use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::wait::{Wait, WaitReason};
 use sqlx::PgConnection;
 
-use super::{recoveries, snapshot, work};
+use super::{disruption, recoveries, snapshot, work};
 use crate::db;
 use crate::db::lifecycle::EngineNode;
 use crate::db::stays::StayStep;
 use crate::error::Error;
 
-/// Returns the lifecycle's decision within the rack's power, the pool's room, the limits of
+/// Returns the lifecycle's decision within the rack's power, the disruption budget, the limits of
 /// recoveries and caution mode.
 ///
 /// # Errors
@@ -37,10 +36,16 @@ pub(super) async fn decide_node(
         snapshot.power = db::power::find_share(conn, node).await?;
         decision = decide(&snapshot, now);
     }
-    if let Some(claim) = needs_room(node, &decision) {
-        // The pool's other nodes are counted from here on: a pool spares a fixed number of nodes.
-        snapshot.room = db::sweeps::find_room(conn, claim).await?;
+    if needs_room(node, &decision) {
+        // The pool's accounts are locked from here on: two nodes cannot take the same slot.
+        snapshot.room = disruption::find_room(conn, node, now).await?;
         decision = decide(&snapshot, now);
+    }
+    if disruption::needs_slot(node, &decision) {
+        snapshot.no_slot = disruption::find_obstacle(conn, node, now).await?;
+        if snapshot.no_slot.is_some() {
+            decision = decide(&snapshot, now);
+        }
     }
     if let Some(hold) = recoveries::find_hold(conn, node, &decision, now).await? {
         snapshot.hold = Some(hold.clone());
@@ -67,14 +72,12 @@ fn needs_power(node: &EngineNode, decision: &Decision) -> bool {
     }
 }
 
-/// The claim of a node before a hold for a sweep.
-fn needs_room(node: &EngineNode, decision: &Decision) -> Option<ClaimId> {
+/// Returns whether the decision holds back a node's jobs for a sweep.
+fn needs_room(node: &EngineNode, decision: &Decision) -> bool {
     let (Decision::Start(Step::Hold) | Decision::Retry(Step::Hold, _)) = decision else {
-        return None;
+        return false;
     };
-    node.claim
-        .filter(|_| node.action == Some(Action::Sweep))
-        .map(|(claim, _)| claim)
+    node.claim.is_some() && node.action == Some(Action::Sweep)
 }
 
 /// Returns the wait of caution mode, when the node's next step needs a permit.

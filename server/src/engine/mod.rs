@@ -7,6 +7,7 @@ mod cabling; // Misplaced cables
 pub mod caution; // A database older than other systems remember
 pub mod compatibility; // Compatibility of stacks with nodes
 mod decisions; // The decision of a pass
+pub mod disruption; // Slots of the disruption budget
 mod drift; // Nodes with drift
 mod firmware; // Firmware and BIOS reported by BMCs
 mod moves; // State transitions

@@ -167,9 +167,11 @@ pub(super) async fn refuse_action(
     wait: &Wait,
     now: Timestamp,
 ) -> Result<(), Error> {
-    // A sweep waiting for a free slot is accepted.
+    // A request waiting for a free slot is accepted.
     let goes_on = |action: Action| {
-        action == Action::Release || (action == Action::Sweep && wait.until.is_some())
+        action == Action::Release
+            || (action == Action::Sweep && wait.until.is_some())
+            || wait.reason == WaitReason::Slot
     };
     let Some(action) = node
         .action

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{NodeId, ObjectId};
 use muster_core::lifecycle::decision::{Decision, Effect};
 use muster_core::lifecycle::snapshot::StepStatus;
-use muster_core::lifecycle::state::Action;
+use muster_core::lifecycle::state::{Action, State};
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::wait::{Wait, WaitReason};
 use sqlx::{PgConnection, PgTransaction};
@@ -34,9 +34,25 @@ pub(super) enum Pass {
     Other,
 }
 
+/// Resources that a pass has freed for other nodes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Freed {
+    /// Power of the node's rack.
+    power: bool,
+    /// A slot of the disruption budget.
+    slot: bool,
+}
+
+impl Freed {
+    fn add(&mut self, other: Self) {
+        self.power |= other.power;
+        self.slot |= other.slot;
+    }
+}
+
 /// The result of one decision.
 enum Done {
-    Moved { freed_power: bool },
+    Moved(Freed),
     QueuedJob,
     Waits,
 }
@@ -66,9 +82,9 @@ async fn run_pass(
     now: Timestamp,
 ) -> Result<Pass, Error> {
     match reconcile(&mut tx, node, now).await {
-        Ok((result, freed)) => {
+        Ok((result, rack, freed)) => {
             tx.commit().await?;
-            wake_rack(app, freed, node, now).await?;
+            wake_others(app, rack, freed, node, now).await?;
             Ok(result)
         }
         Err(error @ Error::Unavailable(_)) => Err(error),
@@ -108,10 +124,11 @@ pub async fn reconcile_now(
     now: Timestamp,
 ) -> Result<Reconciled, Error> {
     let pass = reconcile(conn, node, now).instrument(span_of(node));
-    let (result, freed) = pass.await?;
+    let (result, rack, freed) = pass.await?;
     Ok(Reconciled {
         node,
         result,
+        rack,
         freed,
         now,
     })
@@ -122,7 +139,8 @@ pub async fn reconcile_now(
 pub struct Reconciled {
     node: NodeId,
     result: Pass,
-    freed: Option<ObjectId>,
+    rack: Option<ObjectId>,
+    freed: Freed,
     now: Timestamp,
 }
 
@@ -137,49 +155,59 @@ impl Reconciled {
             app.wake_agents.notify_waiters();
         }
         app.wake_readers.send_modify(|revision| *revision += 1);
-        wake_rack(app, self.freed, self.node, self.now).await
+        wake_others(app, self.rack, self.freed, self.node, self.now).await
     }
 }
 
-/// Wakes nodes waiting for the rack's power, in a separate transaction. The rack's lock blocks
-/// passes of the rack's nodes, so the transaction must hold no node. After a failure the nodes
-/// check again within [`LOOK_AGAIN`].
-async fn wake_rack(
+/// Wakes nodes waiting for the rack's power or for a slot of the disruption budget, in a separate
+/// transaction. The rack's lock blocks passes of the rack's nodes, so the transaction must hold no
+/// node. After a failure the nodes check again within [`LOOK_AGAIN`].
+async fn wake_others(
     app: &App,
-    freed: Option<ObjectId>,
+    rack: Option<ObjectId>,
+    freed: Freed,
     node: NodeId,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let Some(rack) = freed else { return Ok(()) };
+    if !(freed.power || freed.slot) {
+        return Ok(());
+    }
     let mut tx = app.pool.begin().await?;
-    db::power::wake_rack(&mut tx, rack, node, now).await?;
+    if let Some(rack) = rack.filter(|_| freed.power) {
+        db::power::wake_rack(&mut tx, rack, node, now).await?;
+    }
+    if freed.slot {
+        db::disruption::wake_waiting(&mut tx, node, now).await?;
+    }
     tx.commit().await?;
     app.wake_engine.notify_one();
     Ok(())
 }
 
-/// Decides and stores the decision until the node waits. Returns the rack with freed power.
+/// Decides and stores the decision until the node waits. Returns the node's rack, and the freed
+/// resources.
 async fn reconcile(
     conn: &mut PgConnection,
     id: NodeId,
     now: Timestamp,
-) -> Result<(Pass, Option<ObjectId>), Error> {
-    let mut freed = None;
+) -> Result<(Pass, Option<ObjectId>, Freed), Error> {
+    let (mut rack, mut freed) = (None, Freed::default());
     for round in 0..MOVES {
         let node = db::lifecycle::get(conn, id).await?;
         if round == 0 {
             label_span(&node);
         }
+        rack = node.rack;
         let stay = db::stays::list(conn, node.id, node.visit, node.operation).await?;
         let decision = decisions::decide_node(conn, &node, &stay, now).await?;
         match persist(conn, &node, &stay, decision, now).await? {
-            Done::Moved { freed_power } => freed = freed.or(node.rack.filter(|_| freed_power)),
-            Done::QueuedJob => return Ok((Pass::QueuedJob, freed)),
-            Done::Waits => return Ok((Pass::Other, freed)),
+            Done::Moved(more) => freed.add(more),
+            Done::QueuedJob => return Ok((Pass::QueuedJob, rack, freed)),
+            Done::Waits => return Ok((Pass::Other, rack, freed)),
         }
     }
     // The node is still due and goes on in the next pass.
-    Ok((Pass::Other, freed))
+    Ok((Pass::Other, rack, freed))
 }
 
 /// Adds the node's name and operation to the log lines of the pass.
@@ -213,9 +241,10 @@ async fn persist(
         Decision::Cancel(step) => persist_cancel(conn, node, stay, step, now).await,
         Decision::Advance(to) => {
             moves::advance(conn, node, &to, now).await?;
-            Ok(Done::Moved {
-                freed_power: to.effects.contains(&Effect::FreePower),
-            })
+            Ok(Done::Moved(Freed {
+                power: to.effects.contains(&Effect::FreePower),
+                slot: to.to == State::InService,
+            }))
         }
         Decision::Granted(what) => {
             if node.action.is_none() {
@@ -223,9 +252,10 @@ async fn persist(
             }
             db::sweeps::give_back(conn, node.id).await?;
             moves::grant(conn, node, &what, now).await?;
-            Ok(Done::Moved {
-                freed_power: may_have_freed(node.action),
-            })
+            Ok(Done::Moved(Freed {
+                power: may_have_freed(node.action),
+                slot: node.state == State::InService,
+            }))
         }
         Decision::Refused(why) => {
             db::sweeps::give_back(conn, node.id).await?;
@@ -234,9 +264,10 @@ async fn persist(
                 moves::refuse(conn, node, action, &why, now).await?;
             }
             db::lifecycle::make_due(conn, node.id, now).await?;
-            Ok(Done::Moved {
-                freed_power: may_have_freed(node.action),
-            })
+            Ok(Done::Moved(Freed {
+                power: may_have_freed(node.action),
+                slot: node.state == State::InService,
+            }))
         }
     }
 }

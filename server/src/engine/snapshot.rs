@@ -18,7 +18,7 @@ use crate::db::lifecycle::EngineNode;
 use crate::db::stays::StayStep;
 use crate::error::Error;
 
-/// Builds the snapshot. Power, room and hold need locks; the caller adds all three where the
+/// Builds the snapshot. Power, room, slot and hold need locks; the caller adds all four where the
 /// decision depends on the answer.
 ///
 /// # Errors
@@ -74,6 +74,7 @@ pub(super) async fn load(
         hold: None,
         held_back: node.held_back,
         room: Room::Enough,
+        no_slot: None,
         pairing: find_pairing(conn, node, now).await?,
     })
 }

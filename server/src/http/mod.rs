@@ -15,6 +15,7 @@ pub mod cabling; // Declared cables compared with LLDP
 pub mod caution; // The database is older than its clients
 pub mod claims; // Binding nodes to pools
 pub mod declared; // The contract of all declared kinds
+pub mod disruption; // The disruption budget, and write-offs
 pub mod dry_run; // Plan of a request, without effect
 pub mod events; // The history, as pages and as a stream
 pub mod extract; // Extractors with uniform errors
@@ -62,6 +63,7 @@ pub(crate) fn rest() -> OpenApiRouter<App> {
         .merge(claims::router())
         .merge(operations::router())
         .merge(pairs::router())
+        .merge(disruption::router())
         .merge(revisions::router())
         .merge(events::router())
         .merge(agents::router())

@@ -261,6 +261,7 @@ async fn take_out(
         reason: Some(&reason),
         until: None,
         suite: None,
+        override_budget: None,
     };
     match requests::write_action(conn, app, actor, node, request).await {
         Ok(operation) => Ok(Became {

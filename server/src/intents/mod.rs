@@ -7,6 +7,7 @@ pub mod answer; // Result of a use case: JSON, ETag, Location
 pub mod approvals; // Limits, and the decision of a second person
 pub mod caution; // The end of caution mode
 pub mod claims; // Binding, release, replacement, replicas
+pub(crate) mod disruption; // The disruption budget of a pool
 pub mod dry_run; // Whether a request is a dry run
 pub mod events; // An event as returned to readers
 pub mod idempotency; // Repeated requests: one effect, one stored answer

@@ -29,6 +29,7 @@ pub(crate) fn blocked_by(steps: &[Step], around: &AroundRow) -> Option<BlockedBy
     let link = match by {
         "agent" => path("sites", &around.site, "/agents"),
         "caution" => Some("/v1/caution".to_owned()),
+        "disruption_budget" => path("pools", &around.pool, "/disruption"),
         "rack_power" => path("racks", &around.rack, ""),
         "undo_window" => path("claims", &around.claim, ""),
         _ => None,
@@ -51,6 +52,7 @@ fn name_blocker(reason: WaitReason) -> &'static str {
         WaitReason::Caution => "caution",
         WaitReason::Protection => "protection",
         WaitReason::RackPower => "rack_power",
+        WaitReason::Slot => "disruption_budget",
         WaitReason::UndoWindow => "undo_window",
         WaitReason::MusterError
         | WaitReason::Pair

@@ -71,13 +71,15 @@ pub(super) fn outcome(text: &str) -> Chip {
     let (word, tone, shape) = match text {
         "succeeded" | "done" | "recovered" | "pass" | "bound" | "connected" | "active"
         | "delivered" => (text, "ok", DISC),
-        "good" | "complete" => (text, "ok", DISC),
+        "good" | "complete" | "free" => (text, "ok", DISC),
         "failed" | "fail" | "spent" | "blamed" => (text, "bad", CROSS),
         "leased" => ("running", "move", PLAY),
         "running" | "claiming" => (text, "move", PLAY),
         "releasing" => (text, "move", DIAMOND),
         "waived" | "asked" | "held" | "surplus" => (text, "warn", SQUARE),
-        "error" | "unknown" | "late" | "failing" | "overdue" | "short" => (text, "warn", DIAMOND),
+        "error" | "unknown" | "late" | "failing" | "overdue" | "short" | "full" => {
+            (text, "warn", DIAMOND)
+        }
         "too_few" => ("too few idle", "warn", DIAMOND),
         "left_out" => ("left out", "off", DASH),
         "kept_out" => ("kept out", "bad", OCTAGON),

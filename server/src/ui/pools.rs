@@ -1,4 +1,4 @@
-//! A pool: the claims made automatically, and the last pair run, as a matrix of node pairs with
+//! A pool: the claims made automatically, the disruption budget, and the last pair run, as a matrix of node pairs with
 //! the blamed parts.
 
 use crate::db::pairs::runs::Ending;
@@ -6,6 +6,7 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use jiff::Timestamp;
+use muster_api::disruption::{BudgetAccount, Disruption};
 use muster_api::pairs::{MeasuredPair, PairRun};
 use muster_api::pools::PoolReplicas;
 use serde::Deserialize;
@@ -20,6 +21,7 @@ use crate::db;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
 use crate::intents::claims::replicas;
+use crate::intents::disruption;
 use crate::intents::pairs;
 
 /// Most runs offered for choice.
@@ -35,10 +37,49 @@ pub(super) struct Page {
     frame: Frame,
     pool: String,
     replicas: Option<Replicas>,
+    budget: Budget,
     run: Option<Run>,
     runs: Vec<Earlier>,
     /// Whether the reader may start a pair run, and no run is under way.
     may_measure: bool,
+}
+
+/// The disruption budget: nodes out of service against the allowed number.
+struct Budget {
+    accounts: Vec<Account>,
+    out: Vec<Out>,
+    /// Number of nodes out of service that are not shown.
+    unlisted: usize,
+    waiting: Vec<Waiting>,
+}
+
+/// The account of the pool, or of a failure domain.
+struct Account {
+    of: String,
+    chip: Chip,
+    out: u32,
+    max: u32,
+    counted: u32,
+    /// The budget as declared.
+    declared: String,
+}
+
+/// A node out of service.
+struct Out {
+    node: String,
+    chip: Chip,
+    since: Moment,
+    why: String,
+    /// The write-off, as a sentence. Empty if the node counts.
+    written_off: String,
+}
+
+/// A request waiting for a slot.
+struct Waiting {
+    node: String,
+    action: String,
+    since: Option<Moment>,
+    why: String,
 }
 
 /// The claims made automatically to fill the pool's replica count.
@@ -143,9 +184,12 @@ pub(super) async fn show_pool(
     let replicas = replicas::describe(&mut conn, &pool)
         .await?
         .map(|standing| render_replicas(standing, visit.now));
+    let budget = disruption::describe(&mut conn, &actor, &pool, visit.now).await?;
+    let budget = render_budget(budget, visit.now);
     let name = format::shell(&pool.name);
     let running = runs.iter().any(|run| run.chip.word == "running");
-    let live = if running || replicas.is_some() {
+    let moves = !(budget.out.is_empty() && budget.waiting.is_empty());
+    let live = if running || replicas.is_some() || moves {
         Live::Any
     } else {
         Live::Never
@@ -159,6 +203,7 @@ pub(super) async fn show_pool(
             .live(live),
         may_measure: !running && actor.holding.somewhere("pool.run-pairs"),
         replicas,
+        budget,
         run,
         runs,
         pool: pool.name,
@@ -179,6 +224,55 @@ fn render_replicas(standing: PoolReplicas, now: Timestamp) -> Replicas {
         in_service: standing.in_service,
         because: format::cut(standing.because.as_deref().unwrap_or_default(), 400),
         since: standing.short_since.map(|at| format::moment(at, now)),
+    }
+}
+
+fn render_budget(seen: Disruption, now: Timestamp) -> Budget {
+    let listed = seen.nodes_out.len().min(ROWS);
+    let pool = render_account("This pool".to_owned(), seen.account);
+    let domains = seen.domains.into_iter().map(|domain| {
+        let of = format!("{} at {}", domain.id, domain.site);
+        render_account(of, domain.account)
+    });
+    let out = seen.nodes_out.iter().take(ROWS).map(|out| Out {
+        node: out.node.clone(),
+        chip: chips::state_word(&out.state),
+        since: format::moment(out.since, now),
+        why: format::cut(out.reason.as_deref().unwrap_or_default(), 300),
+        written_off: out.written_off.as_ref().map_or(String::new(), |off| {
+            let sentence = format!(
+                "Written off by {} until {:.0}: {}",
+                off.by, off.until, off.reason
+            );
+            format::cut(&sentence, 300)
+        }),
+    });
+    let waiting = seen.waiting.iter().take(ROWS).map(|wait| Waiting {
+        node: wait.node.clone(),
+        action: wait.action.clone().unwrap_or_else(|| "recover".to_owned()),
+        since: wait.since.map(|at| format::moment(at, now)),
+        why: format::cut(&wait.detail, 300),
+    });
+    Budget {
+        accounts: [pool].into_iter().chain(domains.take(ROWS)).collect(),
+        out: out.collect(),
+        unlisted: seen.unlisted as usize + seen.nodes_out.len() - listed,
+        waiting: waiting.collect(),
+    }
+}
+
+fn render_account(of: String, account: BudgetAccount) -> Account {
+    let word = match account.out >= account.max {
+        true => "full",
+        false => "free",
+    };
+    Account {
+        of,
+        chip: chips::outcome(word),
+        out: account.out,
+        max: account.max,
+        counted: account.counted,
+        declared: account.max_unavailable.to_string(),
     }
 }
 

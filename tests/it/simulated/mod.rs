@@ -134,6 +134,10 @@ impl World {
         change: impl Fn(&str, Value) -> Value,
     ) -> Self {
         let admin = server.admin().await;
+        sqlx::raw_sql(include_str!("ledger.sql"))
+            .execute(&server.app.pool)
+            .await
+            .unwrap();
         for (path, body) in documents(nodes) {
             admin.put(&path, &change(&path, body)).await.expect(201);
         }

@@ -18,6 +18,18 @@ impl World {
         self.check_power().await;
         self.check_acts().await;
         self.check_members().await;
+        self.check_ledger().await;
+    }
+
+    /// No commit took a serving node out of service beyond the disruption budget of the node's pool.
+    async fn check_ledger(&self) {
+        let breaches: Vec<(String, i32, i32)> = sqlx::query_as(
+            "SELECT node, out_nodes, allowed FROM ledger_log WHERE out_nodes > allowed AND NOT overridden",
+        )
+        .fetch_all(&self.server.app.pool)
+        .await
+        .unwrap();
+        assert!(breaches.is_empty(), "node, out, allowed: {breaches:?}");
     }
 
     /// Every state was reached by a legal move from the one before, each move was written down once.

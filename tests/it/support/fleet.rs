@@ -63,8 +63,11 @@ pub(crate) fn cluster() -> Value {
     }})
 }
 
+/// A pool without a limit of nodes out of service; `disruption.rs` tests the limit.
 pub(crate) fn pool() -> Value {
-    json!({ "spec": { "image": "debian-12", "stack": "base", "suite": "smoke", "cluster": "slurm" } })
+    json!({ "spec": {
+        "image": "debian-12", "stack": "base", "suite": "smoke", "cluster": "slurm", "max_unavailable": "100%",
+    }})
 }
 
 /// A node of the first rack; its MACs and address come from its number.

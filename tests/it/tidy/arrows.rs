@@ -40,10 +40,10 @@ const ORDERS: [(&str, &[&str]); 5] = [
         "core",
         &[
             "fabric",
-            "rollout",
             "permits",
             "parts",
             "lifecycle",
+            "rollout",
             "recovery",
             "wire",
             "clusters",

@@ -89,6 +89,7 @@ pub(super) const NOUNS: &[Noun] = &[
             AGE,
             Column::wide("LACKS", "/status/replicas/because", Form::Text),
             Column::wide("PROFILE", "/spec/profile", Form::Text),
+            Column::wide("MAX OUT", "/spec/max_unavailable", Form::Text),
             Column::wide("UNDO WINDOW", "/spec/undo_window_s", Form::Seconds),
             ID,
         ],

@@ -98,6 +98,7 @@ fn node(state: State) -> Snapshot {
         pairing: None,
         held_back: false,
         room: Room::Enough,
+        no_slot: None,
     }
 }
 

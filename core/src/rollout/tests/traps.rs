@@ -466,7 +466,7 @@ fn trap_14_the_effective_concurrency_and_its_rule_are_shown() {
         (rule.code(), rule.to_string().as_str()),
         (
             "domain_budget",
-            "the rack rack:r1 has 1 of 4 nodes out, and 1 may be out at a time"
+            "the failure domain rack:r1 has 1 of 4 nodes out, and 1 may be out at a time"
         )
     );
     fleet.budget.domains.clear();

@@ -69,9 +69,9 @@ pub trait Declared: Kind {
         Ok(())
     }
 
-    /// The additional permission for a change to `new`, where the change loosens a safety limit.
-    fn loosened(&self, _new: &Self) -> Option<&'static str> {
-        None
+    /// The additional permissions for a change to `new`, where the change loosens a safety limit.
+    fn loosened(&self, _new: &Self) -> Vec<&'static str> {
+        Vec::new()
     }
 
     /// Checks whether the actor could start the work implied by the spec, for example the claims of

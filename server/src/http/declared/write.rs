@@ -172,7 +172,7 @@ async fn replace<K: Declared>(
     let before: Option<K> = document::stored(former).ok();
     if let Some(before) = &before {
         before.allow_change(&change.spec)?;
-        if let Some(verb) = before.loosened(&change.spec) {
+        for verb in before.loosened(&change.spec) {
             let key = former.id.to_string();
             let kind = K::KIND;
             actor.need(conn, verb, Named { kind, key: &key }).await?;

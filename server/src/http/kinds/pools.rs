@@ -81,12 +81,17 @@ impl Declared for PoolSpec {
         faults
     }
 
-    /// Needs `approval.decide` for a higher release limit or a shorter undo window. An actor with
-    /// this permission may approve each release anyway.
-    fn loosened(&self, new: &Self) -> Option<&'static str> {
+    /// Needs `approval.decide` for a higher release limit or a shorter undo window, and
+    /// `budget.override` for a disruption budget that may allow more nodes. An actor with these
+    /// permissions may approve each release, or override the budget for each node, anyway.
+    fn loosened(&self, new: &Self) -> Vec<&'static str> {
         let most = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
         let more = most(new.releases_per_hour) > most(self.releases_per_hour);
-        (more || new.undo_window_s < self.undo_window_s).then_some("approval.decide")
+        let release = more || new.undo_window_s < self.undo_window_s;
+        let budget = new.max_unavailable.may_exceed(self.max_unavailable);
+        let verbs = [(release, "approval.decide"), (budget, "budget.override")];
+        let needed = verbs.into_iter().filter(|(is_needed, _)| *is_needed);
+        needed.map(|(_, verb)| verb).collect()
     }
 
     /// Needs the permission to claim every node of the cluster's site, when the pool would claim

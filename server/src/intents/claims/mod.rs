@@ -10,3 +10,4 @@ pub mod replace; // Replacement of the node
 pub mod replicas; // Claims created for a pool's `replicas`
 pub mod undo; // Undo of a release
 pub(crate) mod view; // A claim as returned to readers
+pub(crate) mod write_off; // Nodes out of service that do not count against a budget

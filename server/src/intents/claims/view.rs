@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use muster_api::claims::{ClaimChange, ClaimSpec, ClaimStatus};
+use muster_api::disruption::WrittenOff;
 use muster_api::object::{Labels, Object};
 use muster_core::claims::{ClaimState, Standing, standing};
 use muster_core::ids::ClaimId;
@@ -76,6 +78,11 @@ fn object(row: ClaimRow, changes: Vec<ChangeRow>) -> Result<ClaimObject, Error> 
         leaving: leaving.into_iter().map(change).collect(),
         effective_wait_for: wait_for.as_str().to_owned(),
         effective_hold: row.hold,
+        written_off: written_off(
+            row.written_off_until.map(|at| at.to_jiff()),
+            row.written_off_reason,
+            row.written_off_by,
+        ),
         revision: row.revision,
         running_revision: row.running,
         effective_image: row.image.unwrap_or_else(|| of_pool("image")),
@@ -99,6 +106,19 @@ fn object(row: ClaimRow, changes: Vec<ChangeRow>) -> Result<ClaimObject, Error> 
         generation: row.generation,
         created_at: row.created_at,
         updated_at: row.updated_at,
+    })
+}
+
+/// Builds the write-off from its columns.
+pub(crate) fn written_off(
+    until: Option<Timestamp>,
+    reason: Option<String>,
+    by: Option<String>,
+) -> Option<WrittenOff> {
+    Some(WrittenOff {
+        until: until?,
+        reason: reason?,
+        by: by?,
     })
 }
 

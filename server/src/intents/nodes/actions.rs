@@ -7,6 +7,7 @@ use muster_core::lifecycle::state::Action;
 
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Named;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::dry_run;
@@ -48,6 +49,7 @@ pub async fn request_action(
         reason: body.reason.as_deref(),
         until: body.until,
         suite: body.suite.as_deref(),
+        override_budget: body.override_budget.as_deref(),
     };
     requests::check(request, app.clock.now())?;
     writing::once(app, actor, idempotency, body, async |conn| {
@@ -56,8 +58,12 @@ pub async fn request_action(
             true => preconditions.allow_removal(node.generation)?,
             false => preconditions.allow_write(Some(node.generation))?,
         }
+        if request.override_budget.is_some() {
+            let named = Named { kind: "node", key };
+            actor.need(conn, "budget.override", named).await?;
+        }
         if erases(action) {
-            requests::allow(&node, action)?;
+            requests::allow(&node, request)?;
             let pending = erasures::request_approval(conn, app, actor, &node, request).await?;
             if let Some(pending) = pending {
                 return Ok(Effect::Held(pending.refusal()));

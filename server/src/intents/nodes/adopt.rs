@@ -63,6 +63,7 @@ async fn begin(
         reason,
         until: None,
         suite: None,
+        override_budget: None,
     };
     requests::check(request, app.clock.now())?;
     let operation = requests::write_action(conn, app, actor, node, request).await?;

@@ -99,6 +99,7 @@ pub(crate) async fn begin_approved(
         reason: row.reason.as_deref(),
         until: None,
         suite: None,
+        override_budget: None,
     };
     requests::write_action(conn, app, &requester, node, request).await
 }

@@ -68,6 +68,7 @@ async fn record_parts(
         reason: Some(&body.reason),
         until: None,
         suite: None,
+        override_budget: None,
     };
     requests::check(request, now)?;
     let operation = requests::write_action(conn, app, actor, node, request).await?;

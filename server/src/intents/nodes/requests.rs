@@ -5,7 +5,9 @@ use jiff::Timestamp;
 use muster_api::operations::OperationState;
 use muster_core::effects::erases;
 use muster_core::ids::OperationId;
-use muster_core::lifecycle::requests::{Blocker, RequestContext, find_blocker, needs_reason};
+use muster_core::lifecycle::requests::{
+    Blocker, RequestContext, find_blocker, may_override, needs_reason,
+};
 use muster_core::lifecycle::state::Action;
 use muster_core::lifecycle::table::states_for;
 use serde_json::json;
@@ -31,6 +33,8 @@ pub struct ActionRequest<'text> {
     pub until: Option<Timestamp>,
     /// For run-gates: the suite's name.
     pub suite: Option<&'text str>,
+    /// The reason for an act beyond the disruption budget.
+    pub override_budget: Option<&'text str>,
 }
 
 /// Checks the members of a request against each other.
@@ -43,7 +47,11 @@ pub(crate) fn check(request: ActionRequest<'_>, now: Timestamp) -> Result<(), Er
         reason,
         until,
         suite,
+        override_budget,
     } = request;
+    if let Some(reason) = override_budget {
+        check_override(action, reason)?;
+    }
     if suite.is_some() && action != Action::RunGates {
         return Err(Error::unprocessable(
             "/suite",
@@ -73,6 +81,26 @@ pub(crate) fn check(request: ActionRequest<'_>, now: Timestamp) -> Result<(), Er
     }
 }
 
+/// Checks the reason of an override.
+fn check_override(action: Action, reason: &str) -> Result<(), Error> {
+    let wrong = |detail: String| {
+        Err(Error::unprocessable(
+            "/override_budget",
+            "out_of_range",
+            detail,
+        ))
+    };
+    if !may_override(action) {
+        return wrong(format!(
+            "The action {action} cannot override a disruption budget."
+        ));
+    }
+    match reason.trim().len() {
+        1..=REASON => Ok(()),
+        _ => wrong(format!("A reason of 1 to {REASON} bytes.")),
+    }
+}
+
 /// Writes a requested action, its operation and its event. The caller holds the node's lock. The
 /// engine executes the action.
 ///
@@ -91,8 +119,9 @@ pub(crate) async fn write_action(
         reason,
         until,
         suite,
+        override_budget,
     } = request;
-    allow(node, action)?;
+    allow(node, request)?;
     match action {
         Action::Converge => compatibility::allow(conn, node.id, Onto::System).await?,
         Action::Reinstall => compatibility::allow(conn, node.id, Onto::Image).await?,
@@ -126,6 +155,9 @@ pub(crate) async fn write_action(
     if let Some(suite) = &suite {
         db::operations::set_suite(conn, operation, suite).await?;
     }
+    if let Some(reason) = override_budget {
+        db::operations::set_override(conn, operation, reason).await?;
+    }
     db::nodes::set_action(conn, node.id, action, reason, operation, now).await?;
     if action == Action::Maintain {
         db::nodes::set_maintenance_end(conn, node.id, until).await?;
@@ -139,7 +171,7 @@ pub(crate) async fn write_action(
         .under(Some(operation));
     db::events::insert(
         conn,
-        event.with(json!({ "wish": action.as_str(), "reason": reason })),
+        event.with(json!({ "wish": action.as_str(), "reason": reason, "override_budget": override_budget })),
     )
     .await?;
     Ok(operation)
@@ -174,12 +206,14 @@ async fn find_suite(
 ///
 /// # Errors
 /// 409 naming the blocker.
-pub(crate) fn allow(node: &LockedNode, action: Action) -> Result<(), Error> {
-    let state = node.state;
+pub(crate) fn allow(node: &LockedNode, request: ActionRequest<'_>) -> Result<(), Error> {
+    let (state, action) = (node.state, request.action);
     let pending = node.action.zip(node.operation_id);
     let context = RequestContext {
         state,
         pending: pending.map(|(action, _)| action),
+        waits_for_slot: node.waits_for_slot(),
+        overrides: request.override_budget.is_some(),
         claimed: node.claimed,
         releasing: node.releasing,
         protected: node.protected,

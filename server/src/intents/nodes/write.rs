@@ -261,6 +261,7 @@ async fn request_accept(
         reason: None,
         until: None,
         suite: None,
+        override_budget: None,
     };
     requests::write_action(conn, app, actor, &node, request)
         .await

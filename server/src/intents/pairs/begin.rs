@@ -4,16 +4,18 @@
 use jiff::{SignedDuration, Timestamp};
 use muster_api::pairs::{DEFAULT_MOST, DEFAULT_WITHIN_S, RunPairs};
 use muster_core::gates::Suite;
-use muster_core::ids::OperationId;
+use muster_core::ids::{NodeId, OperationId};
 use serde_json::json;
 use sqlx::PgConnection;
 
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Named;
 use crate::db::objects::ObjectRow;
 use crate::db::operations::NewOperation;
 use crate::db::pairs::ends::Candidate;
 use crate::db::pairs::runs::NewRun;
+use crate::engine::disruption::OpenLedger;
 use crate::error::Error;
 use crate::intents::pairs::rules::{self, Selection};
 use crate::{db, document};
@@ -34,8 +36,17 @@ pub(crate) async fn begin(
 ) -> Result<OperationId, Error> {
     let suite = find_suite(conn, &body.suite).await?;
     let candidates = list_candidates(conn, pool, &body.nodes).await?;
-    let selection = select(pool, &candidates, body.most)?;
     let now = app.clock.now();
+    let mut selection = Selection::of(&candidates, body.most.unwrap_or(DEFAULT_MOST) as usize);
+    if let Some(reason) = &body.override_budget {
+        let key = &pool.id.to_string();
+        let named = Named { kind: "pool", key };
+        actor.need(conn, "budget.override", named).await?;
+        rules::check_override(reason)?;
+    } else {
+        leave_out_beyond_budget(conn, &mut selection, now).await?;
+    }
+    allow(pool, &selection)?;
     let message = format!(
         "{} against each other by {} {}",
         count_nodes(selection.taken.len()),
@@ -67,7 +78,7 @@ pub(crate) async fn begin(
         .about(pool.id)
         .under(Some(run.id));
     let names: Vec<&str> = selection.taken.iter().map(|(_, name)| *name).collect();
-    let detail = json!({ "pool": pool.name, "suite": suite.name, "nodes": names });
+    let detail = json!({ "pool": pool.name, "suite": suite.name, "nodes": names, "override_budget": body.override_budget });
     db::events::insert(conn, event.with(detail)).await?;
     Ok(run.id)
 }
@@ -106,18 +117,40 @@ async fn list_candidates(
     }
 }
 
-/// Selects the nodes of the run.
+/// Leaves out the nodes without a free slot of the disruption budget. The slots of the others are
+/// taken: a node of an open run counts as out of service.
+async fn leave_out_beyond_budget(
+    conn: &mut PgConnection,
+    selection: &mut Selection<'_>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let nodes: Vec<NodeId> = selection.taken.iter().map(|(id, _)| *id).collect();
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let Some(mut open) = OpenLedger::open(conn, &nodes, now).await? else {
+        let detail = "The pool or its site is being changed; try again.";
+        return Err(Error::conflict("contended", detail));
+    };
+    for (id, name) in std::mem::take(&mut selection.taken) {
+        match open.take(id) {
+            Ok(_) => selection.taken.push((id, name)),
+            Err(full) => {
+                let why = format!("the disruption budget has no free slot: {full}");
+                selection.left.push((id, name, why));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a run has two nodes.
 ///
 /// # Errors
 /// 409 where fewer than two nodes are idle; the sentence names the first five left-out nodes.
-fn select<'a>(
-    pool: &ObjectRow,
-    candidates: &'a [Candidate],
-    most: Option<u32>,
-) -> Result<Selection<'a>, Error> {
-    let selection = Selection::of(candidates, most.unwrap_or(DEFAULT_MOST) as usize);
+fn allow(pool: &ObjectRow, selection: &Selection<'_>) -> Result<(), Error> {
     if selection.taken.len() >= 2 {
-        return Ok(selection);
+        return Ok(());
     }
     let first: Vec<String> = selection
         .left
@@ -126,7 +159,7 @@ fn select<'a>(
         .map(|(_, name, why)| format!("{name}: {why}"))
         .collect();
     let detail = format!(
-        "Fewer than two nodes of {} are idle. {}",
+        "Fewer than two nodes of {} are idle and may be held back. {}",
         pool.name,
         first.join("; ")
     );

@@ -48,6 +48,21 @@ pub(crate) fn check_request(body: &RunPairs) -> Result<(), Error> {
     Ok(())
 }
 
+/// Checks the reason of an override of the disruption budget.
+pub(crate) fn check_override(reason: &str) -> Result<(), Error> {
+    match reason.trim().len() {
+        1..=1000 => Ok(()),
+        _ => {
+            let detail = "A reason of 1 to 1000 bytes.".to_owned();
+            Err(Error::unprocessable(
+                "/override_budget",
+                "out_of_range",
+                detail,
+            ))
+        }
+    }
+}
+
 /// Checks a variable of a gate's command. The value becomes an argument of a tool, so the first
 /// character must not make the argument an option.
 fn check_variable(word: &str, value: &str) -> Result<(), Error> {

@@ -7,9 +7,12 @@ use jiff::{SignedDuration, Timestamp};
 use muster_api::nodes::NodeAction;
 use muster_core::claims::ClaimState;
 use muster_core::effects::erases;
-use muster_core::lifecycle::requests::{Blocker, RequestContext, find_blocker, needs_reason};
+use muster_core::lifecycle::requests::{
+    Blocker, RequestContext, find_blocker, may_override, needs_reason,
+};
 use muster_core::lifecycle::state::{Action, State as NodeState};
 use muster_core::lifecycle::table::{action_allowed, states_for};
+use muster_core::lifecycle::wait::WaitReason;
 use serde::Deserialize;
 
 use super::adopt::Form;
@@ -41,6 +44,8 @@ pub(in crate::ui) struct Button {
     pub timed: bool,
     /// Whether the form offers a suite.
     pub suited: bool,
+    /// Whether the form offers to exceed the disruption budget.
+    pub overrides: bool,
     /// Generation of the node as shown. A request from an old page is rejected.
     pub generation: i64,
     /// Text to type as confirmation. Empty where a button is enough.
@@ -70,6 +75,10 @@ pub(super) fn offered(
     Ok(actions)
 }
 
+fn can_override(actor: &Actor, action: Action) -> bool {
+    may_override(action) && actor.holding.somewhere("budget.override")
+}
+
 /// Returns why a requested action is refused now. Empty when allowed.
 pub(super) fn refused(
     node: &NodeObject,
@@ -96,6 +105,7 @@ fn button(
         reason_needed: needs_reason(action),
         timed: action == Action::Maintain,
         suited: action == Action::RunGates,
+        overrides: state == NodeState::InService && can_override(actor, action),
         typed: if erases(action) {
             node.name.to_string()
         } else {
@@ -137,6 +147,8 @@ fn find_refusal(
     let context = RequestContext {
         state,
         pending: machine.action,
+        waits_for_slot: node.status.why.reason.as_deref() == Some(WaitReason::Slot.as_str()),
+        overrides: can_override(actor, action),
         claimed: node.status.claim.is_some(),
         releasing: machine.claim_state == Some(ClaimState::Releasing),
         protected: node
@@ -264,6 +276,8 @@ pub(in crate::ui) struct Fields {
     /// For a run of gates: the name of the suite. Empty for the pool's suite.
     #[serde(default)]
     suite: String,
+    /// Present if the reason is also the reason for an act beyond the disruption budget.
+    beyond_budget: Option<String>,
     claim: Option<String>,
     /// Generation shown on the page: the claim's for a release, else the node's.
     generation: Option<i64>,
@@ -288,6 +302,7 @@ pub(in crate::ui) async fn act_on_node(
         ));
     }
     let reason = Some(asked.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+    let override_budget = reason_for_override(&asked);
     match (action, asked.claim.zip(asked.generation)) {
         (Action::Release, Some((claim, generation))) => {
             release_claim(&app, &actor, &claim, generation, Disks::Kept)
@@ -307,6 +322,7 @@ pub(in crate::ui) async fn act_on_node(
                 reason,
                 until: parse_end(asked.hours.trim(), app.clock.now())?,
                 suite,
+                override_budget,
             };
             // An erasure applies only to the node as the page showed it. Other actions can be
             // undone, and apply to the node as it is.
@@ -319,6 +335,13 @@ pub(in crate::ui) async fn act_on_node(
         }
     }
     Ok(Redirect::to(&format!("/nodes/{node}")))
+}
+
+/// Returns the reason for an act beyond the disruption budget, if the form asks for the act. An empty
+/// reason is rejected by the request.
+fn reason_for_override(asked: &Fields) -> Option<String> {
+    asked.beyond_budget.as_ref()?;
+    Some(asked.reason.trim().to_owned())
 }
 
 /// Returns the time `hours` hours from `now`. An empty field means a maintenance without an end.
