@@ -1,5 +1,6 @@
 //! Actions of a plan. An executor applies each action in a transaction of its own, checks the ledger
-//! there again, and records the new mark with the reason.
+//! there again, and records the new mark with the reason. The nodes of a unit are closed in a single
+//! transaction.
 
 use std::fmt;
 
@@ -15,6 +16,8 @@ use crate::ids::NodeId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     pub node: NodeId,
+    /// The unit of the node. An executor closes the nodes of a unit in a single transaction.
+    pub unit: Option<String>,
     pub act: Act,
     pub because: Because,
 }

@@ -65,8 +65,8 @@ pub(super) fn find_obstacle(node: &Node, now: Timestamp) -> Option<Rule> {
     if condition.adopted && node.effect >= Effect::Reinstall {
         return Some(Rule::Adopted);
     }
-    condition
-        .deferred_until
+    let until = condition.deferred_until.max(node.announced_for);
+    until
         .filter(|until| *until > now)
         .map(|until| Rule::Deferred { until })
 }

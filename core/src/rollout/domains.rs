@@ -87,6 +87,7 @@ pub fn build_budget(max_unavailable: Amount, axes: &[DomainAxis], members: &[Mem
             id: id.clone(),
             axis: axis.name.clone(),
             max_unavailable: axis.max_unavailable,
+            whole: false,
         })
     });
     Budget {

@@ -7,13 +7,15 @@ use super::amount::Amount;
 use super::policy::{Budgets, Canary, DrainPolicy, FailureBudget, OrderKey, RolloutPolicy, Waves};
 
 const DAY_S: u32 = 24 * 3600;
+const MOST_NOTICES: usize = 8;
 
 /// An error in a policy or in maintenance windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The place in the document, with slashes: `canary/count`.
     pub pointer: String,
-    /// The code for programs: `out_of_range`, `ambiguous`, `duplicate` or `unknown`.
+    /// The code for programs: `out_of_range`, `ambiguous`, `duplicate`, `unknown` or
+    /// `unit_too_large`.
     pub code: &'static str,
     /// The correction for people.
     pub detail: String,
@@ -49,6 +51,7 @@ impl RolloutPolicy {
             let detail = "600 to 2592000 seconds.";
             faults.push(Fault::new("stall_after_s", "out_of_range", detail));
         }
+        check_notices(&self.notice_before_s, self.max_deferral_s, &mut faults);
         faults
     }
 }
@@ -125,6 +128,27 @@ fn check_drain(drain: DrainPolicy, lead_s: u32, faults: &mut Vec<Fault>) {
     }
 }
 
+fn check_notices(before: &[u32], deferral_s: u32, faults: &mut Vec<Fault>) {
+    if before.len() > MOST_NOTICES {
+        let detail = "At most 8 notices.";
+        faults.push(Fault::new("notice_before_s", "out_of_range", detail));
+    }
+    for (index, seconds) in before.iter().enumerate() {
+        let pointer = format!("notice_before_s/{index}");
+        if !(300..=14 * DAY_S).contains(seconds) {
+            let detail = "300 to 1209600 seconds.";
+            faults.push(Fault::new(&pointer, "out_of_range", detail));
+        }
+        if before[..index].contains(seconds) {
+            faults.push(Fault::new(&pointer, "duplicate", "Write each time once."));
+        }
+    }
+    if deferral_s > 30 * DAY_S {
+        let detail = "At most 2592000 seconds.";
+        faults.push(Fault::new("max_deferral_s", "out_of_range", detail));
+    }
+}
+
 fn check_budgets(budgets: Budgets, faults: &mut Vec<Fault>) {
     check_amount(budgets.max_waiting, "budgets/max_waiting", faults);
     check_amount(budgets.max_changing, "budgets/max_changing", faults);
@@ -169,7 +193,8 @@ mod tests {
                 "order": ["rack", {"label": "zone"}, "idle_first", "job_end"],
                 "drain": {"deadline": {"after_s": 3600, "then": "requeue"}},
                 "budgets": {"max_changing": 4}, "failure_budget": {"count": 0},
-                "allow": "reinstall", "train": true, "visit_by": "2027-01-01T00:00:00Z"}"#,
+                "allow": "reinstall", "train": true, "visit_by": "2027-01-01T00:00:00Z",
+                "notice_before_s": [86400, 3600], "max_deferral_s": 604800}"#,
         );
         let exponential = read(
             r#"{"canary": null, "waves": {"exponential": {"initial": 1, "factor": 2}}, "drain": "wait"}"#,
@@ -241,13 +266,45 @@ mod tests {
             ),
             (r#"{"stall_after_s": 1}"#, "stall_after_s", "out_of_range"),
         ];
+        check_table(&table);
+    }
+
+    #[test]
+    fn notices_and_deferrals_have_ranges() {
+        let table = [
+            (
+                r#"{"notice_before_s": [300, 301, 302, 303, 304, 305, 306, 307, 308]}"#,
+                "notice_before_s",
+                "out_of_range",
+            ),
+            (
+                r#"{"notice_before_s": [3600, 299]}"#,
+                "notice_before_s/1",
+                "out_of_range",
+            ),
+            (
+                r#"{"notice_before_s": [3600, 3600]}"#,
+                "notice_before_s/1",
+                "duplicate",
+            ),
+            (
+                r#"{"max_deferral_s": 2592001}"#,
+                "max_deferral_s",
+                "out_of_range",
+            ),
+        ];
+        check_table(&table);
+    }
+
+    /// Checks that each policy has a single fault, with a pointer and a code.
+    fn check_table(table: &[(&str, &str, &str)]) {
         for (text, pointer, code) in table {
             let faults = read(text).faults();
             let found: Vec<_> = faults
                 .iter()
                 .map(|f| (f.pointer.as_str(), f.code))
                 .collect();
-            assert_eq!(found, [(pointer, code)], "{text}");
+            assert_eq!(found, [(*pointer, *code)], "{text}");
         }
     }
 

@@ -38,6 +38,8 @@ pub struct Fleet {
     /// Nodes that failed in this run and left the rollout afterwards.
     pub failed_and_left: u32,
     pub budget: Budget,
+    /// Seconds from closed to done, for each node changed in this run.
+    pub durations_s: Vec<u32>,
     /// The nodes of the rollout. The ledger reads their members too.
     pub nodes: Vec<Node>,
     /// Other nodes of the pool and of the domains, read by the ledger only.
@@ -84,6 +86,9 @@ pub struct Domain {
     pub axis: String,
     /// Members out at a time. A percentage refers to the counted members.
     pub max_unavailable: Amount,
+    /// The domain is a unit of change: a rollout closes all of its nodes in the domain in the same
+    /// call, or none. The ledger counts the members in any case.
+    pub whole: bool,
 }
 
 /// A node as the ledger reads it.
@@ -142,6 +147,14 @@ pub struct Node {
     pub failed_before: bool,
     /// A person agreed to requeue the node's jobs.
     pub requeue_agreed: bool,
+    pub gpus: u32,
+    /// The later of the last job's end and the start of our drain or wait. `None` while jobs run, and
+    /// if unknown.
+    pub idle_since: Option<Timestamp>,
+    /// The time announced to the users of the node for the change. The node is not closed earlier.
+    pub announced_for: Option<Timestamp>,
+    /// Notices sent, as holder of the jobs and time at which the notice was due.
+    pub notified: BTreeSet<(String, Timestamp)>,
     pub condition: Condition,
 }
 

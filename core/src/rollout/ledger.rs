@@ -110,21 +110,12 @@ impl Ledger {
     /// # Errors
     /// Returns the first exhausted budget: the pool, then the domains by id.
     pub fn check(&self, member: &Member) -> Result<Slot, Refusal> {
-        if self.out.contains(&member.node) || !is_serving(member) {
-            return Ok(Slot::NotNeeded);
+        let needed = self.needs_slot(member);
+        self.check_room(needed.then_some(member))?;
+        match needed {
+            true => Ok(Slot::Taken),
+            false => Ok(Slot::NotNeeded),
         }
-        if member.in_pool {
-            self.pool.check(|| Exhausted::Pool)?;
-        }
-        for id in &member.domains {
-            if let Some((axis, account)) = self.domains.get(id) {
-                account.check(|| Exhausted::Domain {
-                    id: id.clone(),
-                    axis: axis.clone(),
-                })?;
-            }
-        }
-        Ok(Slot::Taken)
     }
 
     /// Takes a member out of service: the slot counts for every later check of the ledger.
@@ -138,6 +129,64 @@ impl Ledger {
             self.for_each_account(member, |account| account.out += 1);
         }
         Ok(slot)
+    }
+
+    /// Takes all members out of service, or none. The slots are in the order of the members.
+    ///
+    /// # Errors
+    /// Returns the first budget without room for all: the pool, then the domains by id. The numbers
+    /// are from before the act, and no slot is taken.
+    pub fn take_all(&mut self, members: &[&Member]) -> Result<Vec<Slot>, Refusal> {
+        let mut seen = BTreeSet::new();
+        let needed = members
+            .iter()
+            .copied()
+            .filter(|member| self.needs_slot(member) && seen.insert(member.node));
+        self.check_room(needed)?;
+        members.iter().map(|member| self.take(member)).collect()
+    }
+
+    /// Checks whether all members may be out at the same time if no other member is out.
+    ///
+    /// # Errors
+    /// Returns the first budget that is smaller than the number of members.
+    pub(super) fn check_size(&self, members: &[&Member]) -> Result<(), Refusal> {
+        let emptied = Self {
+            pool: self.pool.emptied(),
+            domains: self
+                .domains
+                .iter()
+                .map(|(id, (axis, account))| (id.clone(), (axis.clone(), account.emptied())))
+                .collect(),
+            out: BTreeSet::new(),
+        };
+        emptied.check_room(members.iter().copied())
+    }
+
+    fn needs_slot(&self, member: &Member) -> bool {
+        is_serving(member) && !self.out.contains(&member.node)
+    }
+
+    /// Checks each account for slots for all members.
+    fn check_room<'a>(&self, members: impl IntoIterator<Item = &'a Member>) -> Result<(), Refusal> {
+        let mut pool = 0;
+        let mut domains: BTreeMap<&str, u32> = BTreeMap::new();
+        for member in members {
+            pool += u32::from(member.in_pool);
+            for id in &member.domains {
+                *domains.entry(id).or_default() += 1;
+            }
+        }
+        self.pool.check(pool, || Exhausted::Pool)?;
+        for (id, needed) in domains {
+            if let Some((axis, account)) = self.domains.get(id) {
+                account.check(needed, || Exhausted::Domain {
+                    id: id.to_owned(),
+                    axis: axis.clone(),
+                })?;
+            }
+        }
+        Ok(())
     }
 
     fn count(&mut self, member: &Member, now: Timestamp) {
@@ -170,8 +219,12 @@ impl Ledger {
 }
 
 impl Account {
-    fn check(&self, of: impl FnOnce() -> Exhausted) -> Result<(), Refusal> {
-        match self.out < self.max {
+    fn emptied(self) -> Self {
+        Self { out: 0, ..self }
+    }
+
+    fn check(&self, needed: u32, of: impl FnOnce() -> Exhausted) -> Result<(), Refusal> {
+        match needed == 0 || needed <= self.max.saturating_sub(self.out) {
             true => Ok(()),
             false => Err(Refusal {
                 of: of(),

@@ -7,20 +7,26 @@
 mod action; // Actions of a plan, with reasons
 mod amount; // Counts and percentages of nodes
 mod condition; // Facts that keep the rollout from starting on a node
-mod desk; // Slots, ledger and waves of a planning call
+mod desk; // Slots, ledger, waves and units of a planning call
 mod domains; // Failure domains of a site
+mod eta; // The estimated end of a rollout
 mod failures; // Halts and the failure budget
 mod faults; // Errors in a policy
 mod fleet; // Facts of a rollout
 mod jobs; // Jobs on a node, and the drain policy
 mod ledger; // Nodes allowed out of service at a time
+mod losses; // GPU-hours lost by waiting
+mod notices; // Notices to users of nodes, and their deferrals
 mod order; // Order of the nodes
 mod plan; // The plan of a tick
 mod policy; // Policy of a rollout
+mod rehearsal; // A run of the planner against a model of the fleet
 mod rule; // Rules in force, with codes and sentences
 mod started; // Next step of a node whose change has started
 #[cfg(test)]
 mod tests; // Traps, generated fleets, and every state of small worlds
+mod unit_faults; // Units that no budget can admit
+mod units; // Nodes changed together
 mod waves; // Canary, soak and waves
 mod windows; // Maintenance windows and freeze dates
 
@@ -29,6 +35,7 @@ pub use amount::Amount;
 pub use domains::{
     DomainAxis, DomainSource, MOST_AXES, NodePlace, build_budget, check_axes, list_domains,
 };
+pub use eta::{Estimate, Eta, estimate};
 pub use failures::{count_failed, count_tolerated, describe as describe_failures};
 pub use faults::Fault;
 pub use fleet::{
@@ -36,11 +43,14 @@ pub use fleet::{
     RevisionNumber, Service, Stage, Validation,
 };
 pub use ledger::{Account, Exhausted, Ledger, Refusal, Slot};
+pub use losses::{Loss, Losses, count_losses};
+pub use notices::{DeferralRefused, Notice, find_due_notices, limit_deferral};
 pub use plan::{Concurrency, Placement, Plan, Verdict, plan};
 pub use policy::{
     AfterDeadline, Allow, Budgets, Canary, DrainPolicy, FailureBudget, OrderKey, RolloutPolicy,
     Waves,
 };
-pub use rule::{Phase, Rule, WaitsFor};
+pub use rule::{Hindrance, Phase, Rule, WaitsFor};
+pub use unit_faults::find_unit_faults;
 pub use waves::has_canary_passed;
 pub use windows::{Day, Freeze, Opening, Weekly, Windows};

@@ -1,12 +1,20 @@
 //! The order in which nodes are taken. Nodes that wait already come first, then the nodes of the
-//! superseded revision, then the sort keys of the policy. Nodes of the same job stay together.
+//! superseded revision, then the sort keys of the policy. The nodes of a unit are taken as a single
+//! block, at the place of the first.
+//!
+//! Nodes with the same last job follow the first such node, regardless of the sort keys, because the job
+//! ends on all nodes at the same time. As many as the slots admit are taken. A job on more nodes than
+//! slots therefore blocks no slot, and the other nodes of the job wait for the next free slots. Nodes of
+//! the superseded revision follow each other only, so the worst revision still comes first.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::fleet::{Fleet, Jobs, Node, Stage};
 use super::policy::{OrderKey, RolloutPolicy};
+use super::units::{Unit, Units};
 
 /// The end of the work on a node, from the earliest to the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,16 +25,86 @@ enum WorkEnd {
     Unknown,
 }
 
+/// Nodes that are taken together: a single node, or the candidates of a unit.
+#[derive(Clone, Debug)]
+pub(super) struct Block<'a> {
+    pub unit: Option<Unit<'a>>,
+    pub nodes: Vec<&'a Node>,
+}
+
 /// Returns the nodes that wait or have not begun, in order.
-pub(super) fn sort_candidates<'a>(policy: &RolloutPolicy, fleet: &'a Fleet) -> Vec<&'a Node> {
+pub(super) fn sort_candidates<'a>(
+    policy: &RolloutPolicy,
+    fleet: &'a Fleet,
+    units: &Units<'a>,
+) -> Vec<Block<'a>> {
+    let blocks = form_blocks(sort_nodes(policy, fleet), units);
+    let keys = |block: &Block<'a>| {
+        let is_superseded = is_superseded(fleet, block.nodes[0]);
+        let jobs = block.jobs().into_iter();
+        jobs.map(move |job| (is_superseded, job))
+    };
+    let mut of_job: BTreeMap<(bool, &str), Vec<usize>> = BTreeMap::new();
+    for (position, block) in blocks.iter().enumerate() {
+        for key in keys(block) {
+            of_job.entry(key).or_default().push(position);
+        }
+    }
+    let mut order = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (position, block) in blocks.iter().enumerate() {
+        let mates = keys(block).flat_map(|key| of_job.remove(&key).unwrap_or_default());
+        let mates: BTreeSet<usize> = mates.collect();
+        for position in std::iter::once(position).chain(mates) {
+            if seen.insert(position) {
+                order.push(blocks[position].clone());
+            }
+        }
+    }
+    order
+}
+
+/// Joins the candidates of each unit at the place of the first.
+fn form_blocks<'a>(nodes: Vec<&'a Node>, units: &Units<'a>) -> Vec<Block<'a>> {
+    let mut blocks: Vec<Block<'a>> = Vec::new();
+    let mut of_unit: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in nodes {
+        let unit = units.of(node);
+        let known = unit.and_then(|unit| of_unit.get(unit.id.as_str()));
+        if let Some(position) = known {
+            blocks[*position].nodes.push(node);
+            continue;
+        }
+        if let Some(unit) = unit {
+            of_unit.insert(&unit.id, blocks.len());
+        }
+        blocks.push(Block {
+            unit: unit.cloned(),
+            nodes: vec![node],
+        });
+    }
+    blocks
+}
+
+impl<'a> Block<'a> {
+    /// Returns the last job of each node.
+    fn jobs(&self) -> BTreeSet<&'a str> {
+        let last = self.nodes.iter().filter_map(|node| node.jobs.last());
+        last.map(|job| job.id.as_str()).collect()
+    }
+}
+
+/// Returns whether a node runs or goes to the superseded revision.
+fn is_superseded(fleet: &Fleet, node: &Node) -> bool {
+    fleet
+        .supersedes
+        .is_some_and(|bad| node.runs == Some(bad) || node.going_to == Some(bad))
+}
+
+fn sort_nodes<'a>(policy: &RolloutPolicy, fleet: &'a Fleet) -> Vec<&'a Node> {
     let is_candidate = |node: &&Node| matches!(node.stage, Stage::Waiting | Stage::NotBegun);
     let mut nodes: Vec<&Node> = fleet.nodes.iter().filter(is_candidate).collect();
-    let rank = |node: &Node| {
-        let superseded = fleet
-            .supersedes
-            .is_some_and(|bad| node.runs == Some(bad) || node.going_to == Some(bad));
-        (node.stage != Stage::Waiting, !superseded)
-    };
+    let rank = |node: &Node| (node.stage != Stage::Waiting, !is_superseded(fleet, node));
     nodes.sort_by(|a, b| {
         let by_key = || {
             let orders = policy.order.iter().map(|key| compare(key, a, b));

@@ -9,10 +9,11 @@ use super::action::{Act, Action};
 use super::desk::Desk;
 use super::failures::{self, find_halt};
 use super::fleet::{Fleet, HaltReason, Mark, Node, Stage};
-use super::order::sort_candidates;
+use super::order::{Block, sort_candidates};
 use super::policy::RolloutPolicy;
 use super::rule::Rule;
-use super::started::{Next, follow_change, follow_validation};
+use super::started::Next;
+use super::units::Units;
 use super::waves::has_canary_passed;
 use crate::ids::NodeId;
 
@@ -70,9 +71,10 @@ pub struct Placement {
     pub is_overdue: bool,
 }
 
-/// Rules met while planning, for the plan's summary.
+/// The steps planned so far, with the rules met for the plan's summary.
 #[derive(Clone, Debug, Default)]
 struct Met {
+    steps: BTreeMap<NodeId, Next>,
     /// By a changing or validating node.
     started: Option<Rule>,
     /// By a waiting node.
@@ -84,30 +86,22 @@ struct Met {
 
 /// Plans the next actions of a rollout.
 pub fn plan(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Plan {
+    let units = Units::find(fleet);
     let halt = find_halt(policy, fleet);
-    let mut desk = Desk::open(policy, fleet, halt.as_ref(), now);
+    let mut desk = Desk::open(policy, fleet, &units, halt.as_ref(), now);
     let mut met = Met::default();
-    let mut steps = BTreeMap::new();
-    for node in &fleet.nodes {
-        let next = match &node.stage {
-            Stage::Changing(change) => follow_change(desk.view(), node, change),
-            Stage::Validating(validation) => follow_validation(node, validation),
-            Stage::NotBegun
-            | Stage::Waiting
-            | Stage::Done { .. }
-            | Stage::Skipped
-            | Stage::Failed => continue,
-        };
-        let next = desk.plan_step(node, next);
-        met.note(node, &next);
-        steps.insert(node.member.node, next);
+    for node in fleet.nodes.iter().filter(is_started) {
+        if !met.is_planned(node) {
+            let planned = desk.go_on(&units, node);
+            met.record(&mut desk, planned);
+        }
     }
-    let candidates = sort_candidates(policy, fleet);
-    for node in &candidates {
-        let next = desk.enter(node);
-        let next = desk.plan_step(node, next);
-        met.note(node, &next);
-        steps.insert(node.member.node, next);
+    let candidates = sort_candidates(policy, fleet, &units);
+    for block in &candidates {
+        if !block.nodes.iter().any(|node| met.is_planned(node)) {
+            let planned = desk.enter(block);
+            met.record(&mut desk, planned);
+        }
     }
     let binding = desk.stop.clone().or_else(|| met.binding());
     let verdict = match halt {
@@ -117,8 +111,8 @@ pub fn plan(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Plan {
     Plan {
         verdict,
         binding,
-        concurrency: measure(desk.clone(), &candidates, &steps),
-        placements: place_nodes(policy, fleet, &steps, now),
+        concurrency: measure(desk.clone(), &candidates, &met.steps),
+        placements: place_nodes(policy, fleet, &met.steps, now),
         actions: desk.actions,
         has_canary_passed: has_canary_passed(policy, fleet, now),
         failure_rule: failures::describe(policy, fleet),
@@ -126,6 +120,19 @@ pub fn plan(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Plan {
 }
 
 impl Met {
+    fn is_planned(&self, node: &Node) -> bool {
+        self.steps.contains_key(&node.member.node)
+    }
+
+    /// Plans the next steps of nodes.
+    fn record(&mut self, desk: &mut Desk<'_>, planned: Vec<(&Node, Next)>) {
+        for (node, next) in planned {
+            let next = desk.plan_step(node, next);
+            self.note(node, &next);
+            self.steps.insert(node.member.node, next);
+        }
+    }
+
     /// Keeps the first rule of each kind of node.
     fn note(&mut self, node: &Node, next: &Next) {
         let Next::Hold(rule) = next else {
@@ -181,9 +188,13 @@ fn judge_progress(
     }
 }
 
+/// Returns whether a node changes or validates.
+fn is_started(node: &&Node) -> bool {
+    matches!(node.stage.mark(), Mark::Changing | Mark::Validating)
+}
+
 /// Returns the changing or validating node whose mark is the oldest.
 fn find_oldest_work(fleet: &Fleet) -> Option<Rule> {
-    let is_started = |node: &&Node| matches!(node.stage.mark(), Mark::Changing | Mark::Validating);
     let started = fleet.nodes.iter().filter(is_started);
     started
         .min_by_key(|node| node.since)
@@ -197,7 +208,7 @@ fn find_oldest_work(fleet: &Fleet) -> Option<Rule> {
 /// Returns the number of nodes that could change at the same time if no jobs ran.
 fn measure(
     mut desk: Desk<'_>,
-    candidates: &[&Node],
+    candidates: &[Block<'_>],
     steps: &BTreeMap<NodeId, Next>,
 ) -> Concurrency {
     let now = desk.changing();
@@ -210,13 +221,17 @@ fn measure(
         };
     }
     let mut bound_by = None;
-    for node in candidates {
-        let is_admitted = match steps.get(&node.member.node) {
-            Some(Next::Act(Act::Wait, _)) => true,
-            Some(Next::Act(..)) => continue,
-            Some(Next::Hold(_) | Next::Run) | None => node.stage == Stage::Waiting,
+    for block in candidates {
+        let step = |node: &Node| steps.get(&node.member.node);
+        let waits = |node: &Node| matches!(step(node), Some(Next::Act(Act::Wait, _)));
+        let is_left = |node: &&Node| waits(node) || !matches!(step(node), Some(Next::Act(..)));
+        let left = Block {
+            unit: block.unit.clone(),
+            nodes: block.nodes.iter().copied().filter(is_left).collect(),
         };
-        if let Err(Some(rule)) = desk.close_as_idle(node, is_admitted) {
+        let is_admitted = |node: &&Node| waits(node) || node.stage == Stage::Waiting;
+        let is_admitted = left.nodes.iter().any(is_admitted);
+        if let Err(Some(rule)) = desk.close_as_idle(&left, is_admitted) {
             bound_by.get_or_insert(rule);
         }
     }

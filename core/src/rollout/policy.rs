@@ -17,7 +17,7 @@ pub struct RolloutPolicy {
     pub canary: Option<Canary>,
     /// The waves after the canary.
     pub waves: Waves,
-    /// Sort keys, the first key first. Nodes of the same job stay together within equal keys.
+    /// Sort keys, the first key first. Nodes with the same last job follow the first of them.
     pub order: Vec<OrderKey>,
     /// The way to handle jobs on a node that waits.
     pub drain: DrainPolicy,
@@ -33,6 +33,12 @@ pub struct RolloutPolicy {
     pub train: bool,
     /// The date by which every node is to be visited. Later nodes are listed with their reason.
     pub visit_by: Option<Timestamp>,
+    /// Seconds before the change of a node at which the users of its jobs get a notice; at most 8
+    /// values, each 300 to 14 days. Empty for no notices.
+    pub notice_before_s: Vec<u32>,
+    /// Seconds by which users may defer the announced change of a node; 0 to 30 days. 0 for no
+    /// deferral.
+    pub max_deferral_s: u32,
 }
 
 /// The canary: either a count or names.
@@ -40,7 +46,8 @@ pub struct RolloutPolicy {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Canary {
-    /// The number of nodes, taken in the order of the policy.
+    /// The number of nodes, taken in the order of the policy. A unit is taken whole: a count smaller
+    /// than the unit at hand takes the unit rather than no node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
     /// The names of the nodes.
@@ -51,7 +58,8 @@ pub struct Canary {
     pub soak_s: u32,
 }
 
-/// The sizes of the waves. Nodes beyond the last listed wave form a wave of their own.
+/// The sizes of the waves. Nodes beyond the last listed wave form a wave of their own. A wave smaller
+/// than the largest unit of the rollout is raised to the size of the unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -107,7 +115,9 @@ words! {
     }
 }
 
-/// Nodes of the rollout in a phase at the same time. A percentage refers to the planned nodes.
+/// Nodes of the rollout in a phase at the same time. A percentage refers to the planned nodes. A unit
+/// waits and is closed whole, so `max_waiting` and `max_changing` are at least the size of the largest
+/// unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -180,6 +190,8 @@ impl Default for RolloutPolicy {
             allow: Allow::Reboot,
             train: false,
             visit_by: None,
+            notice_before_s: Vec::new(),
+            max_deferral_s: 0,
         }
     }
 }

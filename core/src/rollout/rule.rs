@@ -72,12 +72,40 @@ pub enum Rule {
     Unreadable {
         why: String,
     },
+    /// A node keeps the other nodes of its unit back.
+    Unit {
+        unit: String,
+        node: String,
+        why: Hindrance,
+    },
+    /// A limit has no room for the whole unit. The numbers of the limit exclude the unit.
+    UnitLimit {
+        unit: String,
+        /// Nodes of the unit that need room.
+        nodes: u32,
+        limit: Box<Rule>,
+    },
     /// The node's act goes on; named as the cause of a stall.
     Working {
         node: String,
         mark: Mark,
         since: Timestamp,
     },
+}
+
+/// The way in which a node keeps its unit back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hindrance {
+    /// The node needs the change, and was skipped.
+    Skipped,
+    /// The node has failed and still serves unchanged.
+    Failed,
+    /// The node's drain failed or was cancelled before the change.
+    DrainEnded,
+    /// The node's jobs have not ended yet.
+    Drains,
+    /// A rule keeps the node.
+    Rule(Box<Rule>),
 }
 
 words! {
@@ -132,6 +160,8 @@ impl Rule {
             Self::Joining => "joining",
             Self::Deferred { .. } => "deferred",
             Self::Unreadable { .. } => "unreadable",
+            Self::Unit { .. } => "unit",
+            Self::UnitLimit { .. } => "unit_limit",
             Self::Working { .. } => "working",
         }
     }
@@ -161,24 +191,35 @@ impl Rule {
             | Self::Joining
             | Self::Deferred { .. }
             | Self::Working { .. } => WaitsFor::Progress,
+            Self::Unit { why, .. } => match why {
+                Hindrance::Skipped | Hindrance::Failed => WaitsFor::Person,
+                Hindrance::DrainEnded | Hindrance::Drains => WaitsFor::Progress,
+                Hindrance::Rule(rule) => rule.waits_for(),
+            },
+            Self::UnitLimit { limit, .. } => limit.waits_for(),
         }
     }
 
     /// Returns whether the wait ends at a time set by the policy or by the windows. Such a wait is
     /// no stall.
     pub(super) fn is_scheduled(&self) -> bool {
-        matches!(
-            self,
-            Self::Frozen { .. }
-                | Self::WindowClosed { opens: Some(_) }
-                | Self::WindowEnds { .. }
-                | Self::Soak { .. }
-                | Self::Deferred { .. }
-        )
+        match self.cause() {
+            Self::WindowClosed { opens } => opens.is_some(),
+            rule => matches!(
+                rule,
+                Self::Frozen { .. }
+                    | Self::WindowEnds { .. }
+                    | Self::Soak { .. }
+                    | Self::Deferred { .. }
+            ),
+        }
     }
 
     /// Returns whether the rule limits the rollout, and more nodes than the node at hand.
     pub(super) fn is_of_rollout(&self) -> bool {
+        if let Self::UnitLimit { limit, .. } = self {
+            return limit.is_of_rollout();
+        }
         matches!(
             self,
             Self::Halted(_)
@@ -192,6 +233,58 @@ impl Rule {
                 | Self::Slots { .. }
                 | Self::Budget(_)
         )
+    }
+
+    /// Returns the rule behind the rule of a unit, or the rule itself.
+    fn cause(&self) -> &Self {
+        match self {
+            Self::Unit {
+                why: Hindrance::Rule(rule),
+                ..
+            }
+            | Self::UnitLimit { limit: rule, .. } => rule.cause(),
+            rule => rule,
+        }
+    }
+
+    /// Returns the act of a person that ends the rule on a node of a unit; `None` if the rule ends
+    /// without a person.
+    fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Held => Some("release the hold"),
+            Self::Protected { .. } => Some("lift the protection"),
+            Self::Adopted => Some("allow the reinstall"),
+            Self::OthersDrain { .. } => Some("let the owner end the drain"),
+            Self::Unreadable { .. } => Some("repair the node"),
+            Self::DrainDeadline => Some("agree to requeue the jobs"),
+            rule => match rule.waits_for() {
+                WaitsFor::Person => Some("resolve the cause"),
+                WaitsFor::Slot | WaitsFor::Window | WaitsFor::Job | WaitsFor::Progress => None,
+            },
+        }
+    }
+}
+
+/// Writes why a node keeps its unit back, and the act that ends the wait.
+fn write_hindrance(
+    f: &mut fmt::Formatter<'_>,
+    unit: &str,
+    node: &str,
+    why: &Hindrance,
+) -> fmt::Result {
+    write!(f, "unit {unit} is changed together, and {node} ")?;
+    match why {
+        Hindrance::Skipped => write!(f, "was skipped: retry {node}, or skip the whole unit"),
+        Hindrance::Failed => write!(f, "has failed: retry {node}, or skip the whole unit"),
+        Hindrance::DrainEnded => f.write_str("is no longer drained"),
+        Hindrance::Drains => f.write_str("still drains"),
+        Hindrance::Rule(rule) => {
+            write!(f, "cannot start: {rule}")?;
+            match rule.remedy() {
+                Some(remedy) => write!(f, "; {remedy}, or skip the whole unit"),
+                None => Ok(()),
+            }
+        }
     }
 }
 
@@ -236,6 +329,10 @@ impl fmt::Display for Rule {
             Self::Joining => f.write_str("the node is on the first way into service"),
             Self::Deferred { until } => write!(f, "deferred until {until}"),
             Self::Unreadable { why } => write!(f, "the node cannot be read: {why}"),
+            Self::Unit { unit, node, why } => write_hindrance(f, unit, node, why),
+            Self::UnitLimit { unit, nodes, limit } => {
+                write!(f, "unit {unit} needs {}: {limit}", count_nodes(*nodes))
+            }
             Self::Working { node, mark, since } => write!(f, "{node} is {mark} since {since}"),
         }
     }

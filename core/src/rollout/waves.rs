@@ -1,11 +1,18 @@
 //! Canary, soak and waves: which nodes may begin now. The position follows from the marks alone. A
 //! node that leaves the rollout moves the position back, never forward: a wave ends before the next.
+//!
+//! A unit begins whole. A canary smaller than a unit admits the whole unit. For the waves, each size
+//! and the size of the canary count as at least the largest unit of the rollout. A unit larger than the
+//! rest of a wave begins with the next wave, once every node begun before has ended. A unit admitted in
+//! part, as after a crash, counts whole.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::fleet::{Fleet, Node, Stage};
 use super::policy::{Canary, RolloutPolicy, Waves};
 use super::rule::Rule;
+use super::units::{Unit, Units};
+use crate::effects::Effect;
 
 /// The nodes that may begin now, with the rule for all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,9 +20,11 @@ pub(super) enum Admission {
     /// A number of nodes, in the order of the policy.
     Count {
         left: u32,
+        /// Nodes added for a unit larger than `left`. `None` while a node begun before is open.
+        next: Option<u32>,
         others: Rule,
     },
-    /// The named nodes of the canary.
+    /// The named nodes of the canary, with the other nodes of their units.
     Named {
         names: Vec<String>,
         others: Rule,
@@ -25,27 +34,43 @@ pub(super) enum Admission {
 
 impl Admission {
     /// Returns the nodes that may begin at `now`.
-    pub(super) fn find(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Self {
-        match held_by_canary(policy, fleet, now) {
+    pub(super) fn find(
+        policy: &RolloutPolicy,
+        fleet: &Fleet,
+        units: &Units<'_>,
+        now: Timestamp,
+    ) -> Self {
+        match held_by_canary(policy, fleet, units, now) {
             Some(held) => held,
-            None => admit_wave(policy, fleet),
+            None => admit_wave(policy, fleet, units),
         }
     }
 
-    /// Checks whether a node may begin.
-    pub(super) fn check(&self, node: &Node) -> Result<(), Rule> {
+    /// Checks whether nodes may begin together.
+    pub(super) fn check(&self, nodes: &[&Node]) -> Result<(), Rule> {
+        let is_named = |names: &[String]| nodes.iter().any(|node| names.contains(&node.name));
         match self {
-            Self::Count { left: 1.., .. } => Ok(()),
-            Self::Named { names, .. } if names.contains(&node.name) => Ok(()),
+            Self::Count {
+                left: left @ 1..,
+                next,
+                ..
+            } if next.is_some() || nodes.len() <= *left as usize => Ok(()),
+            Self::Named { names, .. } if is_named(names) => Ok(()),
             Self::Count { others, .. } | Self::Named { others, .. } => Err(others.clone()),
             Self::Closed(rule) => Err(rule.clone()),
         }
     }
 
-    /// Counts a node that begins.
-    pub(super) fn take(&mut self) {
+    /// Counts nodes that begin.
+    pub(super) fn take(&mut self, nodes: u32) {
         match self {
-            Self::Count { left, .. } => *left = left.saturating_sub(1),
+            Self::Count { left, next, .. } => {
+                if nodes > *left {
+                    *left = left.saturating_add(next.unwrap_or_default());
+                }
+                *left = left.saturating_sub(nodes);
+                *next = None;
+            }
             Self::Named { .. } | Self::Closed(_) => {}
         }
     }
@@ -54,50 +79,72 @@ impl Admission {
 /// Returns whether the canary and its soak have passed. Joiners take the target from then on, and
 /// the revision before until then.
 pub fn has_canary_passed(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> bool {
-    held_by_canary(policy, fleet, now).is_none()
+    held_by_canary(policy, fleet, &Units::find(fleet), now).is_none()
 }
 
 /// Returns a failed node of the canary, until nodes beyond the canary have begun.
 pub(super) fn find_failed_canary<'a>(policy: &RolloutPolicy, fleet: &'a Fleet) -> Option<&'a Node> {
-    let canary = find_canary(policy, fleet)?;
-    let failed = |node: &&Node| node.stage == Stage::Failed && is_canary(canary, node);
+    let units = Units::find(fleet);
+    let canary = find_canary(policy, fleet, &units)?;
+    let failed = |node: &&Node| node.stage == Stage::Failed && is_canary(canary, &units, node);
     fleet.nodes.iter().find(failed)
+}
+
+/// Returns whether the rollout has begun with the node, or has admitted the node with its unit.
+fn has_begun(units: &Units<'_>, node: &Node) -> bool {
+    let is_next = node.stage == Stage::NotBegun && node.effect != Effect::None;
+    node.stage.has_begun() || (is_next && units.of(node).is_some_and(Unit::is_admitted))
 }
 
 /// Returns the canary of the policy, unless a person has promoted the rollout or nodes beyond the
 /// canary have begun.
-fn find_canary<'a>(policy: &'a RolloutPolicy, fleet: &Fleet) -> Option<&'a Canary> {
+fn find_canary<'a>(
+    policy: &'a RolloutPolicy,
+    fleet: &Fleet,
+    units: &Units<'_>,
+) -> Option<&'a Canary> {
     let canary = policy.canary.as_ref().filter(|_| !fleet.promoted)?;
+    let has_begun = |node: &Node| has_begun(units, node);
     let is_beyond = match canary.count {
-        Some(count) => fleet.count(|node| node.stage.has_begun()) > count,
-        None => fleet.count(|node| node.stage.has_begun() && !is_canary(canary, node)) > 0,
+        Some(count) => {
+            let begun = fleet.count(has_begun);
+            // The last unit of a canary may exceed the count.
+            let mut before = units.iter().map(|unit| begun - unit.count(has_begun));
+            begun > count && !before.any(|before| before < count)
+        }
+        None => fleet.count(|node| has_begun(node) && !is_canary(canary, units, node)) > 0,
     };
     (!is_beyond).then_some(canary)
 }
 
-/// Returns whether a node is in the canary: a named node, or, by count, a node begun before the
-/// first wave.
-fn is_canary(canary: &Canary, node: &Node) -> bool {
+/// Returns whether a node is in the canary: a node begun before the first wave, or, by names, a named
+/// node or a node in the unit of a named node.
+fn is_canary(canary: &Canary, units: &Units<'_>, node: &Node) -> bool {
+    let is_named = |node: &Node| canary.nodes.contains(&node.name);
     match canary.count {
-        Some(_) => node.stage.has_begun(),
-        None => canary.nodes.contains(&node.name),
+        Some(_) => has_begun(units, node),
+        None => is_named(node) || units.of(node).is_some_and(|unit| unit.count(is_named) > 0),
     }
 }
 
 /// Returns the admission while the canary holds the waves back; `None` once the canary and its soak
 /// have passed.
-fn held_by_canary(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Option<Admission> {
-    let canary = find_canary(policy, fleet)?;
-    let count = |stage: fn(&Stage) -> bool| {
-        fleet.count(|node| is_canary(canary, node) && stage(&node.stage))
+fn held_by_canary(
+    policy: &RolloutPolicy,
+    fleet: &Fleet,
+    units: &Units<'_>,
+    now: Timestamp,
+) -> Option<Admission> {
+    let canary = find_canary(policy, fleet, units)?;
+    let count = |has: &dyn Fn(&Node) -> bool| {
+        fleet.count(|node| is_canary(canary, units, node) && has(node))
     };
+    let has_begun = |node: &Node| has_begun(units, node);
     let to_begin = match canary.count {
-        Some(wanted) => wanted
-            .min(fleet.size())
-            .saturating_sub(count(Stage::has_begun)),
-        None => count(|stage| *stage == Stage::NotBegun),
+        Some(wanted) => wanted.min(fleet.size()).saturating_sub(count(&has_begun)),
+        None => count(&|node| node.stage == Stage::NotBegun && !has_begun(node)),
     };
-    let begun = count(|stage| stage.has_begun() && !is_done(stage));
+    let begun = count(&|node| has_begun(node) && !is_done(&node.stage));
     let rule = Rule::Canary {
         open: begun + to_begin,
     };
@@ -105,6 +152,7 @@ fn held_by_canary(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Opti
         return Some(match canary.count {
             Some(_) => Admission::Count {
                 left: to_begin,
+                next: (begun == 0).then_some(0),
                 others: rule,
             },
             None => Admission::Named {
@@ -116,7 +164,7 @@ fn held_by_canary(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Opti
     let done = fleet
         .nodes
         .iter()
-        .filter(|node| is_canary(canary, node) && is_done(&node.stage));
+        .filter(|node| is_canary(canary, units, node) && is_done(&node.stage));
     match done.map(|node| node.since).max() {
         _ if begun > 0 => Some(Admission::Closed(rule)),
         None => Some(Admission::Closed(Rule::CanaryWithoutResult)),
@@ -133,20 +181,24 @@ fn is_done(stage: &Stage) -> bool {
 }
 
 /// Returns the rest of the wave under way, or the next wave if every node begun so far has ended.
-fn admit_wave(policy: &RolloutPolicy, fleet: &Fleet) -> Admission {
-    let begun = fleet.count(|node| node.stage.has_begun());
-    let open = fleet.count(|node| node.stage.has_begun() && !node.stage.mark().is_terminal());
-    let canary = policy.canary.as_ref().map_or(0, |canary| {
-        canary.count.unwrap_or_else(|| {
-            fleet.count(|node| node.stage.has_begun() && is_canary(canary, node))
-        })
-    });
+fn admit_wave(policy: &RolloutPolicy, fleet: &Fleet, units: &Units<'_>) -> Admission {
+    let has_begun = |node: &Node| has_begun(units, node);
+    let begun = fleet.count(has_begun);
+    let open = fleet.count(|node| has_begun(node) && !node.stage.mark().is_terminal());
+    let canary = policy
+        .canary
+        .as_ref()
+        .map_or(0, |canary| match canary.count {
+            Some(count) => count.max(units.largest()),
+            None => fleet.count(|node| has_begun(node) && is_canary(canary, units, node)),
+        });
+    let size = |number| size_of_wave(&policy.waves, number, fleet).max(units.largest());
     let (mut number, mut first) = (1, canary);
-    let mut end = first.saturating_add(size_of_wave(&policy.waves, 1, fleet));
+    let mut end = first.saturating_add(size(1));
     while begun >= end && end < u32::MAX {
         number += 1;
         first = end;
-        end = first.saturating_add(size_of_wave(&policy.waves, number, fleet));
+        end = first.saturating_add(size(number));
     }
     if number > 1 && begun == first && open > 0 {
         return Admission::Closed(Rule::Wave { number, open });
@@ -154,6 +206,7 @@ fn admit_wave(policy: &RolloutPolicy, fleet: &Fleet) -> Admission {
     let left = end - begun;
     Admission::Count {
         left,
+        next: (open == 0).then(|| size(number + 1)),
         others: Rule::Wave {
             number: number + 1,
             open: open.saturating_add(left),

@@ -229,7 +229,12 @@ fn instant(zone: &TimeZone, date: Date, time: Time) -> Option<Timestamp> {
 
 /// Returns the time some days later, bounded by the range of timestamps.
 fn shift(time: Timestamp, days: i64) -> Timestamp {
-    time.saturating_add(SignedDuration::from_hours(24 * days))
+    add(time, SignedDuration::from_hours(24 * days))
+}
+
+/// Returns the time after a duration, bounded by the range of timestamps.
+pub(super) fn add(time: Timestamp, duration: SignedDuration) -> Timestamp {
+    time.saturating_add(duration)
         .expect("a duration has no calendar units")
 }
 

@@ -120,6 +120,7 @@ impl World {
             let fleet = self.fleet(state, rollout);
             let plan = plan(&self.policy, &fleet, start());
             check_plan(&self.policy, &fleet, &plan, start());
+            found.extend(self.skip_rest(state, &plan));
             for most in 1..=plan.actions.len() {
                 let mut fleet = fleet.clone();
                 apply(&mut fleet, &plan, start(), most);
@@ -157,6 +158,23 @@ impl World {
             });
         }
         found
+    }
+
+    /// The state after a person skips the nodes of a unit kept back by a skipped or failed node.
+    fn skip_rest(&self, state: &State, plan: &Plan) -> Option<State> {
+        let is_kept = |node: &Node| {
+            let places = &plan.placements;
+            let place = places.iter().find(|place| place.node == node.member.node);
+            let why = place.and_then(|place| place.why.as_ref());
+            let left = |why: &Hindrance| matches!(why, Hindrance::Skipped | Hindrance::Failed);
+            node.stage == Stage::NotBegun
+                && matches!(why, Some(Rule::Unit { why, .. }) if left(why))
+        };
+        let mut next = state.clone();
+        for node in next.nodes.iter_mut().filter(|node| is_kept(node)) {
+            node.stage = Stage::Skipped;
+        }
+        (next.key() != state.key()).then_some(next)
     }
 
     /// Visits every reachable state, and checks that every state leads to an end. Returns the number
@@ -281,6 +299,24 @@ fn three_nodes_with_every_fault_stay_within_the_budgets_and_end() {
         budget: budgets(2, &["a", "b"]),
         policy: policy(),
         has_windows: true,
+    };
+    let states = world.explore();
+    assert!(states > 10_000, "{states}");
+}
+
+#[test]
+fn a_unit_with_every_fault_is_changed_whole_and_ends() {
+    let mut budget = budgets(2, &["b"]);
+    budget.domains.push(whole("u", 2));
+    let world = World {
+        nodes: vec![
+            (0, &["u"], &[Fault::Drain, Fault::Loss]),
+            (0, &["u"], &[Fault::Job, Fault::Cancel, Fault::Wrong]),
+            (1, &["b"], &[Fault::Loss]),
+        ],
+        budget,
+        policy: policy(),
+        has_windows: false,
     };
     let states = world.explore();
     assert!(states > 10_000, "{states}");

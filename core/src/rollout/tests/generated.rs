@@ -3,32 +3,34 @@
 
 use proptest::prelude::*;
 
-use super::world::{Dice, apply, check_plan};
+use super::world::{Dice, apply, check_plan, unit_of};
 use super::*;
 
 const DOMAINS: [&str; 4] = ["rack:r1", "rack:r2", "rail:a", "rail:b"];
+const UNITS: [&str; 3] = ["nvl:1", "nvl:2", "nvl:3"];
 /// Ticks of a disturbed world, and of a calm world until every node has ended.
 const DISTURBED: usize = 40;
 const CALM: usize = 400;
 
 /// A pool with its rollouts over the same nodes. The last rollout is in force.
 #[derive(Debug)]
-struct World {
-    policy: RolloutPolicy,
+pub(super) struct World {
+    pub(super) policy: RolloutPolicy,
     /// The facts of the machines, shared by the rollouts.
     machines: Vec<Node>,
-    rollouts: Vec<Fleet>,
+    pub(super) rollouts: Vec<Fleet>,
     budget: Budget,
     neighbours: Vec<Member>,
-    windows: Windows,
-    now: Timestamp,
+    has_units: bool,
+    pub(super) windows: Windows,
+    pub(super) now: Timestamp,
     dice: Dice,
     /// All acts succeed, and nothing blocks.
     is_calm: bool,
 }
 
 impl World {
-    fn new(count: usize, seed: u64) -> Self {
+    pub(super) fn new(count: usize, seed: u64) -> Self {
         let mut dice = Dice(seed);
         // A change of summer time in Zurich lies within the run.
         let first = ["2026-03-28T12:00:00Z", "2026-10-24T12:00:00Z"][dice.roll(2)];
@@ -47,9 +49,14 @@ impl World {
             rollouts: vec![fleet(count)],
             budget: Budget {
                 max_unavailable: Amount::Count(1),
-                domains: DOMAINS.iter().map(|id| domain(id, 1)).collect(),
+                domains: DOMAINS
+                    .iter()
+                    .map(|id| domain(id, 1))
+                    .chain(UNITS.iter().map(|id| whole(id, 1)))
+                    .collect(),
             },
             neighbours: (100..100 + dice.roll(4)).map(member).collect(),
+            has_units: dice.hits(2),
             windows: if dice.hits(3) {
                 nightly
             } else {
@@ -61,7 +68,7 @@ impl World {
         };
         world.change_budgets();
         for at in 0..count {
-            world.move_node(at);
+            world.move_node(at, at / 3);
             let dice = &mut world.dice;
             let machine = &mut world.machines[at];
             if dice.hits(8) {
@@ -80,19 +87,23 @@ impl World {
         let percent = Amount::Percent(1 + dice.roll(40) as u8);
         self.budget.max_unavailable = if dice.hits(2) { max } else { percent };
         for domain in &mut self.budget.domains {
-            domain.max_unavailable = Amount::Count(1 + dice.roll(3) as u32);
+            domain.max_unavailable = Amount::Count(1 + dice.roll(4) as u32);
         }
         self.policy.budgets.max_changing = Amount::Count(1 + dice.roll(4) as u32);
     }
 
-    fn move_node(&mut self, at: usize) {
+    fn move_node(&mut self, at: usize, unit: usize) {
         let dice = &mut self.dice;
         let chosen = DOMAINS.iter().filter(|_| dice.hits(2));
-        self.machines[at].member.domains = chosen.map(|id| (*id).to_owned()).collect();
+        let mut domains: BTreeSet<String> = chosen.map(|id| (*id).to_owned()).collect();
+        if let Some(unit) = UNITS.get(unit).filter(|_| self.has_units) {
+            domains.insert((*unit).to_owned());
+        }
+        self.machines[at].member.domains = domains;
     }
 
     /// Every rollout plans and acts, then the world goes on.
-    fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         for at in 0..self.rollouts.len() {
             self.load(at);
             let fleet = &mut self.rollouts[at];
@@ -114,7 +125,10 @@ impl World {
             self.store(at);
         }
         match self.is_calm {
-            true => self.repair_nodes(),
+            true => {
+                self.repair_nodes();
+                self.free_units();
+            }
             false => {
                 self.disturb_machines();
                 self.disturb_rollout();
@@ -129,7 +143,7 @@ impl World {
     }
 
     /// Copies the facts of the machines into a rollout. A node started by another rollout is busy.
-    fn load(&mut self, at: usize) {
+    pub(super) fn load(&mut self, at: usize) {
         let is_started = |fleet: &Fleet, node: usize| {
             matches!(
                 fleet.nodes[node].stage.mark(),
@@ -204,7 +218,10 @@ impl World {
             6 => condition.unreadable = dice.hits(2).then(|| "row".to_owned()),
             7 => machine.requeue_agreed = dice.hits(2),
             8 => machine.member.written_off_until = Some(now + minutes(dice.roll(300) as i64)),
-            9 => self.move_node(at),
+            9 => {
+                let unit = if dice.hits(3) { dice.roll(4) } else { at / 3 };
+                self.move_node(at, unit);
+            }
             10 => machine.jobs = Jobs::Unknown,
             // While the node waits, the scheduler places no longer jobs.
             11..=14 if !is_started && !is_waiting => {
@@ -279,8 +296,57 @@ impl World {
         }
     }
 
+    /// A node that was skipped or has failed keeps its unit back: people retry the node, or skip the
+    /// whole unit.
+    fn free_units(&mut self) {
+        for rollout in 0..self.rollouts.len() {
+            self.load(rollout);
+            let fleet = &mut self.rollouts[rollout];
+            let plan = plan(&self.policy, fleet, self.now);
+            let person = |rule: &Rule| {
+                let Rule::Unit { node, why, .. } = rule else {
+                    return None;
+                };
+                matches!(why, Hindrance::Skipped | Hindrance::Failed).then(|| node.clone())
+            };
+            let named = plan
+                .placements
+                .iter()
+                .find_map(|place| person(place.why.as_ref()?));
+            let Some(name) = named else { continue };
+            let is_named = |node: &Node| node.name == name;
+            let at = fleet.nodes.iter().position(is_named).unwrap();
+            if self.policy.allow.permits(fleet.nodes[at].effect) && self.dice.hits(2) {
+                fleet.nodes[at].stage = Stage::NotBegun;
+                fleet.nodes[at].wrong.clear();
+                continue;
+            }
+            for other in unit_of(fleet, at) {
+                if fleet.nodes[other].stage == Stage::NotBegun {
+                    fleet.nodes[other].stage = Stage::Skipped;
+                }
+            }
+        }
+    }
+
+    /// Budgets too small for a unit are raised, as the faults ask.
+    fn raise_budgets(&mut self) {
+        let last = self.rollouts.len() - 1;
+        self.load(last);
+        if find_unit_faults(&self.policy, &self.rollouts[last], self.now).is_empty() {
+            return;
+        }
+        let enough = Amount::Count(12);
+        self.policy.budgets.max_changing = enough;
+        self.policy.budgets.max_waiting = enough;
+        self.budget.max_unavailable = enough;
+        for domain in &mut self.budget.domains {
+            domain.max_unavailable = enough;
+        }
+    }
+
     /// Ends every disturbance: people resume, repair and answer.
-    fn calm(&mut self) {
+    pub(super) fn calm(&mut self) {
         self.is_calm = true;
         self.windows = Windows::always();
         self.policy.failure_budget = FailureBudget {
@@ -306,6 +372,7 @@ impl World {
                 fleet.control = Control::Running;
             }
         }
+        self.raise_budgets();
     }
 
     fn has_ended(&self) -> bool {

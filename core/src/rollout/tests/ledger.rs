@@ -163,3 +163,47 @@ fn losses_beyond_the_budget_stop_every_voluntary_act() {
     let refusal = ledger.check(&members[5]).unwrap_err();
     assert_eq!((refusal.out, refusal.max), (5, 2));
 }
+
+#[test]
+fn all_members_are_taken_or_none_and_the_numbers_are_from_before() {
+    let members = [
+        in_domains(0, &["a"]),
+        in_domains(1, &["a"]),
+        Member {
+            service: Service::Out,
+            ..in_domains(2, &["a"])
+        },
+        in_domains(3, &["b"]),
+    ];
+    let of = |numbers: &[usize]| -> Vec<&Member> {
+        let members = numbers.iter().map(|number| &members[*number]);
+        members.collect()
+    };
+    let open = |pool, a| {
+        let budget = budget(Amount::Count(pool), &[("a", a), ("b", 1)]);
+        Ledger::open(&budget, &members, start())
+    };
+    let mut ledger = open(4, 2);
+    let refusal = ledger.take_all(&of(&[3, 0, 1])).unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "the failure domain a has 1 of 3 nodes out, and 2 may be out at a time"
+    );
+    assert_eq!(ledger.check(&members[3]), Ok(Slot::Taken), "none was taken");
+    assert_eq!(
+        open(2, 3).take_all(&of(&[0, 1])).unwrap_err().code(),
+        "pool_budget"
+    );
+    // A member that is out takes no slot, and a member named twice a single slot.
+    let mut ledger = open(3, 3);
+    assert_eq!(
+        ledger.take_all(&of(&[2, 0, 1, 0])),
+        Ok(vec![
+            Slot::NotNeeded,
+            Slot::Taken,
+            Slot::Taken,
+            Slot::NotNeeded
+        ])
+    );
+    assert!(ledger.take(&members[3]).is_err(), "the pool is used up");
+}

@@ -9,11 +9,16 @@ use super::*;
 use crate::effects::Effect;
 use crate::ids::NodeId;
 
+mod eta; // The estimated end
 mod exhaustive; // Every state of small worlds
 mod generated; // Generated fleets, with random events
 mod ledger; // Budgets, domains and the members that count
+mod losses; // GPU-hours lost by waiting
+mod notices; // Notices to users
 mod planning; // Waves, canary, order, drains, verdicts
+mod together; // Nodes of a job
 mod traps; // The traps of other engines, by number
+mod units; // Nodes changed together
 mod windows; // Windows across changes of summer time
 mod world; // The model of the world
 
@@ -48,6 +53,10 @@ fn node(number: usize) -> Node {
         wrong: Vec::new(),
         failed_before: false,
         requeue_agreed: false,
+        gpus: 8,
+        idle_since: None,
+        announced_for: None,
+        notified: BTreeSet::new(),
         condition: Condition::default(),
     }
 }
@@ -80,6 +89,7 @@ fn fleet(count: usize) -> Fleet {
             max_unavailable: Amount::Count(1000),
             domains: Vec::new(),
         },
+        durations_s: Vec::new(),
         nodes: (0..count).map(node).collect(),
         neighbours: Vec::new(),
     }
@@ -108,6 +118,15 @@ fn domain(id: &str, max: u32) -> Domain {
         id: id.to_owned(),
         axis: "rack".to_owned(),
         max_unavailable: Amount::Count(max),
+        whole: false,
+    }
+}
+
+/// A domain that is a unit of change.
+fn whole(id: &str, max: u32) -> Domain {
+    Domain {
+        whole: true,
+        ..domain(id, max)
     }
 }
 

@@ -200,13 +200,105 @@ pub(super) fn check_plan(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan, now
             );
         }
     }
+    let units: Vec<BTreeSet<usize>> = (0..fleet.nodes.len())
+        .map(|at| unit_of(fleet, at))
+        .collect();
+    check_units(policy, fleet, plan, &units);
     check_slots(policy, fleet, plan);
-    check_waves(policy, fleet, plan);
-    check_progress(policy, fleet, plan, now);
+    check_waves(policy, fleet, plan, &units);
+    check_progress(policy, fleet, plan, now, &units);
 }
 
-/// Checks that no node begins beyond the end of a wave while a node of the wave is open.
-fn check_waves(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan) {
+/// Returns the positions of the nodes that are changed together with a node, the node included.
+pub(super) fn unit_of(fleet: &Fleet, at: usize) -> BTreeSet<usize> {
+    let is_whole = |id: &&String| {
+        let mut domains = fleet.budget.domains.iter();
+        domains.any(|domain| domain.whole && domain.id == **id)
+    };
+    let mut unit = BTreeSet::from([at]);
+    if !fleet.nodes[at]
+        .member
+        .domains
+        .iter()
+        .any(|id| is_whole(&id))
+    {
+        return unit;
+    }
+    loop {
+        let ids: BTreeSet<&String> = unit
+            .iter()
+            .flat_map(|&at| &fleet.nodes[at].member.domains)
+            .filter(is_whole)
+            .collect();
+        let joins = |node: &Node| node.member.domains.iter().any(|id| ids.contains(id));
+        let positions = 0..fleet.nodes.len();
+        let larger: BTreeSet<usize> = positions
+            .filter(|&other| other == at || joins(&fleet.nodes[other]))
+            .collect();
+        if larger == unit {
+            return unit;
+        }
+        unit = larger;
+    }
+}
+
+/// Returns whether a node can be closed by the rollout, or needs to be.
+fn is_open(node: &Node) -> bool {
+    matches!(node.stage, Stage::NotBegun | Stage::Waiting) && node.effect != Effect::None
+}
+
+/// Checks that a plan closes a unit as a whole, and changes a unit after the last drain only.
+fn check_units(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan, units: &[BTreeSet<usize>]) {
+    let act = |at: usize| {
+        let id = fleet.nodes[at].member.node;
+        let mut actions = plan.actions.iter();
+        actions
+            .find(|action| action.node == id)
+            .map(|action| &action.act)
+    };
+    for (at, others) in units.iter().enumerate() {
+        let is_kept = |other: &usize| {
+            let node = &fleet.nodes[*other];
+            let serves = node.member.service == Service::Serving;
+            let has_failed = node.stage == Stage::Failed && serves;
+            let has_left = has_failed || node.stage == Stage::Skipped;
+            has_left && node.effect != Effect::None
+        };
+        let is_left_open = |other: &usize| {
+            is_open(&fleet.nodes[*other]) && !matches!(act(*other), Some(Act::Close { .. }))
+        };
+        if others.len() == 1 {
+            continue;
+        }
+        if matches!(act(at), Some(Act::Close { .. })) {
+            assert!(
+                !others.iter().any(is_left_open) && !others.iter().any(is_kept),
+                "a unit is closed in part: {plan:?}"
+            );
+            let permitted = |other: &usize| policy.allow.permits(fleet.nodes[*other].effect);
+            assert!(
+                others
+                    .iter()
+                    .filter(|other| is_open(&fleet.nodes[**other]))
+                    .all(permitted)
+            );
+        }
+        let was_drained = fleet.nodes[at].stage == Stage::Changing(Change::Drained);
+        if was_drained && matches!(act(at), Some(Act::Change { .. })) {
+            let is_late = |other: &usize| {
+                let node = &fleet.nodes[*other];
+                is_open(node) || node.stage == Stage::Changing(Change::Draining)
+            };
+            assert!(!others.iter().any(is_late), "changed early: {plan:?}");
+        }
+    }
+}
+
+/// Checks that no node begins beyond the end of a wave while a node of the wave is open. A unit
+/// raises the sizes, and an admitted unit counts whole.
+fn check_waves(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan, units: &[BTreeSet<usize>]) {
+    let sizes = units.iter().map(|unit| unit.len() as u32);
+    let largest = sizes.filter(|size| *size > 1).max().unwrap_or(0);
     let canary = match &policy.canary {
         None => 0,
         Some(Canary {
@@ -221,18 +313,29 @@ fn check_waves(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan) {
             (0..8).map(|wave| first * factor.pow(wave)).collect()
         }
     };
-    let mut ends = vec![canary];
+    let mut ends = vec![if canary == 0 { 0 } else { canary.max(largest) }];
     for size in sizes {
-        ends.push(ends[ends.len() - 1] + size);
+        ends.push(ends[ends.len() - 1] + size.max(largest));
     }
-    if fleet.promoted || canary == 0 {
+    if fleet.promoted || canary == 0 || largest > 0 {
         ends.remove(0);
     }
-    let has_begun = |node: &Node| {
-        !matches!(
-            node.stage,
-            Stage::NotBegun | Stage::Skipped | Stage::Done { changed: false }
-        )
+    let is_admitted = |node: &Node| {
+        let at = fleet.nodes.iter().position(|other| other.name == node.name);
+        let mut others = units[at.unwrap()].iter().map(|other| &fleet.nodes[*other]);
+        let is_closing = |node: &Node| {
+            matches!(
+                node.stage,
+                Stage::Waiting | Stage::Changing(Change::Draining | Change::Drained)
+            )
+        };
+        node.effect != Effect::None && others.any(is_closing)
+    };
+    let has_begun = |node: &Node| match node.stage {
+        Stage::NotBegun => is_admitted(node),
+        Stage::Skipped => false,
+        Stage::Done { changed } => changed,
+        Stage::Waiting | Stage::Changing(_) | Stage::Validating(_) | Stage::Failed => true,
     };
     let begun = fleet.count(has_begun);
     let open = fleet.count(|node| has_begun(node) && !node.stage.mark().is_terminal());
@@ -242,13 +345,13 @@ fn check_waves(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan) {
             .iter()
             .find(|node| node.member.node == action.node)
             .unwrap();
-        node.stage == Stage::NotBegun && matches!(action.act, Act::Wait | Act::Close { .. })
+        !has_begun(node) && matches!(action.act, Act::Wait | Act::Close { .. })
     });
     let after = begun + begins.count() as u32;
     for end in ends {
         let crosses = begun <= end && end < after;
         assert!(
-            !crosses || (begun == end && open == 0),
+            !crosses || ((begun == end || largest > 0) && open == 0),
             "{begun} to {after} begun, {open} open, wave ends at {end}: {plan:?}"
         );
     }
@@ -277,7 +380,13 @@ fn check_slots(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan) {
 }
 
 /// Checks that a running rollout without started nodes begins with a node that may begin.
-fn check_progress(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan, now: Timestamp) {
+fn check_progress(
+    policy: &RolloutPolicy,
+    fleet: &Fleet,
+    plan: &Plan,
+    now: Timestamp,
+    units: &[BTreeSet<usize>],
+) {
     let is_started = |node: &Node| {
         matches!(
             node.stage.mark(),
@@ -289,7 +398,31 @@ fn check_progress(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan, now: Times
         return;
     }
     let ledger = Ledger::open(&fleet.budget, fleet.members(), now);
-    for (node, place) in fleet.nodes.iter().zip(&plan.placements) {
+    let may_begin = |node: &Node| {
+        let is_plain = Condition {
+            deferred_until: None,
+            ..node.condition.clone()
+        } == Condition::default()
+            && node
+                .condition
+                .deferred_until
+                .is_none_or(|until| until <= now)
+            && node.member.others_drain.is_none();
+        node.stage == Stage::NotBegun
+            && is_plain
+            && node.jobs == Jobs::Known(Vec::new())
+            && policy.allow.permits(node.effect)
+            && matches!(node.member.service, Service::Serving | Service::Out)
+    };
+    for (at, place) in plan.placements.iter().enumerate() {
+        let nodes = units[at].iter().map(|other| &fleet.nodes[*other]);
+        let has_left = |node: &Node| {
+            let has_failed = node.stage == Stage::Failed && node.member.service != Service::Serving;
+            has_failed || matches!(node.stage, Stage::Done { .. })
+        };
+        let nodes: Vec<&Node> = nodes.filter(|node| !has_left(node)).collect();
+        let members: Vec<&Member> = nodes.iter().map(|node| &node.member).collect();
+        let node = &fleet.nodes[at];
         let is_scheduled = matches!(
             place.why,
             Some(
@@ -300,21 +433,10 @@ fn check_progress(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan, now: Times
                     | Rule::WindowClosed { .. }
             )
         );
-        let is_plain = Condition {
-            deferred_until: None,
-            ..node.condition.clone()
-        } == Condition::default()
-            && node
-                .condition
-                .deferred_until
-                .is_none_or(|until| until <= now)
-            && node.member.others_drain.is_none();
-        let may_begin = node.stage == Stage::NotBegun
-            && is_plain
-            && node.jobs == Jobs::Known(Vec::new())
-            && policy.allow.permits(node.effect)
-            && matches!(node.member.service, Service::Serving | Service::Out);
-        let is_refused = ledger.check(&node.member).is_err();
+        let max_changing = policy.budgets.max_changing.of(fleet.planned);
+        let is_refused =
+            ledger.clone().take_all(&members).is_err() || nodes.len() as u32 > max_changing;
+        let may_begin = may_begin(node) && nodes.iter().all(|node| may_begin(node));
         assert!(
             is_scheduled || is_refused || !may_begin,
             "nothing begins, and {node:?} may: {plan:?}"

@@ -1,6 +1,10 @@
 //! The state of a planning call: slots, ledger and waves, counted down as actions are planned. A slot
 //! freed by an action is used by the next call.
 
+mod units; // Steps of the nodes of a unit, taken together
+
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::action::{Act, Action, Because};
@@ -8,11 +12,14 @@ use super::condition::{find_obstacle, find_stop, find_unreadable};
 use super::fleet::{Fleet, HaltReason, Node, Stage};
 use super::jobs::{Exit, judge_jobs};
 use super::ledger::{Ledger, Slot};
+use super::order::Block;
 use super::policy::RolloutPolicy;
 use super::rule::{Phase, Rule};
-use super::started::{Next, View, find_refusal};
+use super::started::{Next, View, find_refusal, follow_change, follow_validation};
+use super::units::Units;
 use super::waves::Admission;
 use super::windows::Opening;
+use crate::ids::NodeId;
 
 /// Slots of a phase.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +33,7 @@ struct Slots {
 #[derive(Clone, Debug)]
 pub(super) struct Desk<'a> {
     policy: &'a RolloutPolicy,
+    units: &'a Units<'a>,
     now: Timestamp,
     /// The rule that keeps the whole rollout from starting work.
     pub(super) stop: Option<Rule>,
@@ -36,6 +44,8 @@ pub(super) struct Desk<'a> {
     waiting: Slots,
     changing: Slots,
     validating: Slots,
+    /// The next step of each changing or validating node, as if the node were in no unit.
+    started: BTreeMap<NodeId, Next>,
     pub(super) actions: Vec<Action>,
 }
 
@@ -44,6 +54,7 @@ impl<'a> Desk<'a> {
     pub(super) fn open(
         policy: &'a RolloutPolicy,
         fleet: &Fleet,
+        units: &'a Units<'a>,
         halt: Option<&HaltReason>,
         now: Timestamp,
     ) -> Self {
@@ -51,19 +62,28 @@ impl<'a> Desk<'a> {
             Opening::Open { until } => until,
             Opening::Closed { .. } => None,
         };
+        let asks = |node: &Node| {
+            let ask = Exit::Hold(Rule::DrainDeadline);
+            node.stage == Stage::Waiting && judge_jobs(policy, node, closes, now) == ask
+        };
+        // A unit waits for a person as a whole.
         let waits = |node: &Node| {
-            let asks = Exit::Hold(Rule::DrainDeadline);
-            node.stage == Stage::Waiting && judge_jobs(policy, node, closes, now) != asks
+            let asks = match units.of(node) {
+                Some(unit) => unit.count(asks) > 0,
+                None => asks(node),
+            };
+            node.stage == Stage::Waiting && !asks
         };
         let budgets = policy.budgets;
         let slots = |phase, in_use, max| Slots { phase, in_use, max };
-        Self {
+        let mut desk = Self {
             policy,
+            units,
             now,
             stop: find_stop(fleet, halt, now),
             closes,
             ledger: Ledger::open(&fleet.budget, fleet.members(), now),
-            admission: Admission::find(policy, fleet, now),
+            admission: Admission::find(policy, fleet, units, now),
             waiting: slots(
                 Phase::Waiting,
                 fleet.count(waits),
@@ -79,11 +99,29 @@ impl<'a> Desk<'a> {
                 fleet.count(|node| matches!(node.stage, Stage::Validating(_))),
                 budgets.max_validating.of(fleet.planned),
             ),
+            started: BTreeMap::new(),
             actions: Vec::new(),
-        }
+        };
+        let started = fleet.nodes.iter().filter_map(|node| desk.follow(node));
+        desk.started = started.collect();
+        desk
     }
 
-    pub(super) fn view(&self) -> View<'_> {
+    /// Returns the next step of a changing or validating node, as if the node were in no unit.
+    fn follow(&self, node: &Node) -> Option<(NodeId, Next)> {
+        let next = match &node.stage {
+            Stage::Changing(change) => follow_change(self.view(), node, change),
+            Stage::Validating(validation) => follow_validation(node, validation),
+            Stage::NotBegun
+            | Stage::Waiting
+            | Stage::Done { .. }
+            | Stage::Skipped
+            | Stage::Failed => return None,
+        };
+        Some((node.member.node, next))
+    }
+
+    fn view(&self) -> View<'_> {
         View {
             policy: self.policy,
             stop: self.stop.as_ref(),
@@ -102,20 +140,31 @@ impl<'a> Desk<'a> {
             return next;
         };
         if act == Act::Validate
-            && let Err(rule) = self.validating.take()
+            && let Err(rule) = self.validating.take(1)
         {
             return Next::Hold(rule);
         }
         self.actions.push(Action {
             node: node.member.node,
+            unit: self.units.of(node).map(|unit| unit.id.clone()),
             act: act.clone(),
             because: because.clone(),
         });
         Next::Act(act, because)
     }
 
-    /// Returns the next step of a waiting or not begun node, and takes the needed slots.
-    pub(super) fn enter(&mut self, node: &Node) -> Next {
+    /// Returns the next steps of waiting or not begun nodes, and takes the needed slots.
+    pub(super) fn enter<'b>(&mut self, block: &Block<'b>) -> Vec<(&'b Node, Next)> {
+        match &block.unit {
+            Some(unit) => self.enter_unit(unit, &block.nodes),
+            None => {
+                let enter = |node: &&'b Node| (*node, self.enter_node(node));
+                block.nodes.iter().map(enter).collect()
+            }
+        }
+    }
+
+    fn enter_node(&mut self, node: &Node) -> Next {
         let is_waiting = node.stage == Stage::Waiting;
         match &self.stop {
             Some(Rule::Superseded) => return Next::Act(Act::Skip, Because::Superseded),
@@ -125,23 +174,31 @@ impl<'a> Desk<'a> {
             Some(rule) => return Next::Hold(rule.clone()),
             None => {}
         }
-        let refusal = find_refusal(self.policy, node).filter(|_| find_unreadable(node).is_none());
-        match refusal {
-            Some(Because::NoChangeNeeded) => {
-                return Next::Act(Act::Finish { changed: false }, Because::NoChangeNeeded);
-            }
-            Some(because) => return Next::Act(Act::Skip, because),
-            None => {}
+        if let Some(next) = self.refuse(node) {
+            return next;
         }
         match find_obstacle(node, self.now) {
             Some(rule) if is_waiting => return self.give_back(rule),
             Some(rule) => return Next::Hold(rule),
             None => {}
         }
-        if !is_waiting && let Err(rule) = self.admission.check(node) {
+        if !is_waiting && let Err(rule) = self.admission.check(&[node]) {
             return Next::Hold(rule);
         }
         self.begin(node)
+    }
+
+    /// Returns the end of a node that the rollout may not change, or has no need to change.
+    fn refuse(&self, node: &Node) -> Option<Next> {
+        let refusal = find_refusal(self.policy, node).filter(|_| find_unreadable(node).is_none());
+        match refusal {
+            Some(Because::NoChangeNeeded) => {
+                let act = Act::Finish { changed: false };
+                Some(Next::Act(act, Because::NoChangeNeeded))
+            }
+            Some(because) => Some(Next::Act(Act::Skip, because)),
+            None => None,
+        }
     }
 
     /// Closes the node if the change can start, or lets the node wait for its jobs.
@@ -149,59 +206,61 @@ impl<'a> Desk<'a> {
         let next = match judge_jobs(self.policy, node, self.closes, self.now) {
             Exit::Skip => Next::Act(Act::Skip, Because::DrainDeadline),
             Exit::Hold(rule @ Rule::Job(_)) if node.stage == Stage::NotBegun => {
-                match self.waiting.take() {
+                match self.waiting.take(1) {
                     Ok(()) => Next::Act(Act::Wait, Because::Rule(rule)),
                     Err(full) => Next::Hold(full),
                 }
             }
             Exit::Hold(rule) => Next::Hold(rule),
             Exit::Close { requeue, because } => match self.take_out(node) {
-                Ok(slot) => {
-                    let takes_slot = slot == Slot::Taken;
-                    let act = Act::Close {
-                        takes_slot,
-                        requeue,
-                    };
-                    Next::Act(act, because)
-                }
+                Ok(slot) => close(slot, requeue, because),
                 Err(rule) => Next::Hold(rule),
             },
         };
         if node.stage == Stage::NotBegun && matches!(next, Next::Act(..)) {
-            self.admission.take();
+            self.admission.take(1);
         }
         next
     }
 
     /// Takes a changing slot and a slot of the ledger.
     fn take_out(&mut self, node: &Node) -> Result<Slot, Rule> {
-        self.changing.check()?;
+        self.changing.check(1)?;
         let slot = self.ledger.take(&node.member).map_err(Rule::Budget)?;
-        self.changing.take()?;
+        self.changing.take(1)?;
         Ok(slot)
     }
 
-    /// Takes the slots of a node as if the node had no jobs. An admitted node waits or was begun by
-    /// this call.
+    /// Takes the slots of a block as if no jobs ran. The nodes of an admitted block wait or were
+    /// begun by this call.
     ///
     /// # Errors
-    /// Returns the rule that would keep an idle node from being closed; `None` if the rollout never
-    /// closes the node.
+    /// Returns the rule that would keep an idle block from being closed; `None` if the rollout never
+    /// closes the block.
     pub(super) fn close_as_idle(
         &mut self,
-        node: &Node,
+        block: &Block<'_>,
         is_admitted: bool,
     ) -> Result<(), Option<Rule>> {
-        let is_refused = find_refusal(self.policy, node).is_some();
-        if is_refused || find_obstacle(node, self.now).is_some() {
+        let (policy, now) = (self.policy, self.now);
+        let needs_change = |node: &&Node| find_refusal(policy, node).is_none();
+        let nodes = block.nodes.iter().copied().filter(needs_change);
+        let nodes: Vec<&Node> = nodes.collect();
+        let is_kept = |node: &&Node| find_obstacle(node, now).is_some();
+        let unit = block.unit.as_ref();
+        let is_hindered = unit.is_some_and(|unit| self.find_hindrance(unit).is_some());
+        if nodes.is_empty() || is_hindered || nodes.iter().any(is_kept) {
             return Err(None);
         }
         if !is_admitted {
-            self.admission.check(node)?;
+            self.admission.check(&nodes)?;
         }
-        self.take_out(node)?;
+        match unit {
+            Some(unit) => _ = self.take_out_together(unit, &nodes)?,
+            None => _ = self.take_out(nodes[0])?,
+        }
         if !is_admitted {
-            self.admission.take();
+            self.admission.take(count(&nodes));
         }
         Ok(())
     }
@@ -213,17 +272,30 @@ impl<'a> Desk<'a> {
 }
 
 impl Slots {
-    fn check(&self) -> Result<(), Rule> {
+    fn check(&self, nodes: u32) -> Result<(), Rule> {
         let Self { phase, in_use, max } = *self;
-        match in_use < max {
+        match nodes <= max.saturating_sub(in_use) {
             true => Ok(()),
             false => Err(Rule::Slots { phase, in_use, max }),
         }
     }
 
-    fn take(&mut self) -> Result<(), Rule> {
-        self.check()?;
-        self.in_use += 1;
+    fn take(&mut self, nodes: u32) -> Result<(), Rule> {
+        self.check(nodes)?;
+        self.in_use += nodes;
         Ok(())
     }
+}
+
+fn close(slot: Slot, requeue: bool, because: Because) -> Next {
+    let takes_slot = slot == Slot::Taken;
+    let act = Act::Close {
+        takes_slot,
+        requeue,
+    };
+    Next::Act(act, because)
+}
+
+fn count(nodes: &[&Node]) -> u32 {
+    u32::try_from(nodes.len()).unwrap_or(u32::MAX)
 }
