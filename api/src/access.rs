@@ -30,7 +30,7 @@ words! {
 
 /// Every verb, with the roles holding the verb: `o` operator, `u` automation, `v` viewer. The
 /// administrator role holds every verb. docs/access.md shows this table in words.
-pub const VERBS: [(&str, &str); 65] = [
+pub const VERBS: [(&str, &str); 68] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -93,6 +93,9 @@ pub const VERBS: [(&str, &str); 65] = [
     ("cluster.write", ""),
     ("pool.write", "ou"),
     ("pool.run-pairs", "ou"),
+    ("rollout.plan", "ou"),
+    ("rollout.start", "o"),
+    ("rollout.halt", "ou"),
     ("role_binding.write", ""),
     ("webhook.read", "ouv"),
     ("webhook.write", ""),

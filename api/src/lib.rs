@@ -32,6 +32,7 @@ pub mod problem; // RFC 9457 error responses
 pub mod racks; // Cabinets
 pub mod recoveries; // Recovery of failing nodes
 pub mod revisions; // Documents that the nodes of a pool install
+pub mod rollouts; // The claims of a pool, moving to a revision
 pub mod sites; // Places with a provisioning network
 pub mod stacks; // Pins over an image
 pub mod subnets; // Provisioning networks

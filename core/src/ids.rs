@@ -50,6 +50,8 @@ ids! {
     ClaimId,
     /// The documents installed on nodes of a pool, as of one change.
     RevisionId,
+    /// A rollout of a pool.
+    RolloutId,
     /// A long-running request.
     OperationId,
     /// A unit of work leased to an agent.

@@ -120,6 +120,48 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             409,
         ),
         write(
+            "plan_rollout",
+            "/v1/rollouts",
+            json!({ "pool": "gpu", "revision": 1 }),
+            201,
+        ),
+        write(
+            "start_rollout",
+            "/v1/rollouts/gpu-1/actions/start",
+            json!({ "plan": "x" }),
+            404,
+        ),
+        write(
+            "halt_rollout",
+            "/v1/rollouts/gpu-1/actions/halt",
+            json!({ "reason": "x" }),
+            404,
+        ),
+        write(
+            "resume_rollout",
+            "/v1/rollouts/gpu-1/actions/resume",
+            json!({ "reason": "x" }),
+            404,
+        ),
+        write(
+            "promote_rollout",
+            "/v1/rollouts/gpu-1/actions/promote",
+            json!({ "reason": "x" }),
+            404,
+        ),
+        write(
+            "skip_rollout_node",
+            "/v1/rollouts/gpu-1/actions/skip",
+            json!({ "node": "n1", "reason": "x" }),
+            404,
+        ),
+        write(
+            "retry_rollout_node",
+            "/v1/rollouts/gpu-1/actions/retry",
+            json!({ "node": "n1", "reason": "x" }),
+            404,
+        ),
+        write(
             "write_off_claim",
             "/v1/claims/c2/actions/write-off",
             json!({ "until": null, "reason": "back from repair" }),

@@ -97,7 +97,7 @@ const LISTS: [(&str, &str, &str); 28] = [
 ];
 
 /// Lists that have another grammar, and why.
-const OTHERS: [(&str, &str); 5] = [
+const OTHERS: [(&str, &str); 6] = [
     (
         "list_events",
         "a history that is read on from a number, and filtered by topics, as webhooks are",
@@ -110,6 +110,10 @@ const OTHERS: [(&str, &str); 5] = [
     (
         "list_pool_revisions",
         "the newest of one pool, which changes a few times a month",
+    ),
+    (
+        "list_rollouts",
+        "the newest, of which a pool has a few in a month",
     ),
     (
         "list_prometheus_targets",

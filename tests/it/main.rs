@@ -52,6 +52,7 @@ mod replacements; // Claims that get another node
 mod replicas; // Pools that claim nodes by themselves
 mod restores; // A database that was put back
 mod revisions; // What a pool installs, and when a change reaches its nodes
+mod rollouts; // Moves of a pool to a revision, in waves
 mod schedulers; // Nodes that take no jobs, as their schedulers say
 mod scopes; // Lists for who may see a part of the fleet
 mod simulated; // The server over machines that keep state

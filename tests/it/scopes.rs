@@ -27,7 +27,7 @@ enum Holds {
 use Holds::{All, Nothing, Of, Own, Part};
 
 /// Every list of the API.
-const LISTS: [(&str, &str, Holds); 32] = [
+const LISTS: [(&str, &str, Holds); 33] = [
     ("list_sites", "/v1/sites", Part("/name", "lab", "far-site")),
     ("list_racks", "/v1/racks", Part("/name", "r1", "far-rack")),
     (
@@ -101,6 +101,11 @@ const LISTS: [(&str, &str, Holds); 32] = [
         "list_pool_revisions",
         "/v1/pools/{}/revisions",
         Of("gpu", "far-gpu"),
+    ),
+    (
+        "list_rollouts",
+        "/v1/rollouts",
+        Part("/pool", "gpu", "far-gpu"),
     ),
     ("list_agents", "/v1/sites/{}/agents", Of("lab", "far-site")),
     ("list_hardware_profiles", "/v1/hardware_profiles", All),
@@ -202,6 +207,14 @@ async fn two_sites(server: &Server) -> Caller {
             .expect(201);
     }
     fleet::available(server, &admin, 2).await;
+    sqlx::query(
+        "INSERT INTO rollouts (id, name, pool_id, target_id, policy, state, digest, expires_at, planned, actor, created_at)
+         SELECT gen_random_uuid(), pool.name || '-1', pool.id, r.id, '{}', 'planned', '', now(), 0, 'test', now()
+         FROM pool_revisions r JOIN objects pool ON pool.id = r.pool_id",
+    )
+    .execute(&server.app.pool)
+    .await
+    .unwrap();
     for (claim, pool, node) in [("held", "gpu", "n2"), ("far-held", "far-gpu", "far-2")] {
         let body = json!({ "name": claim, "spec": { "pool": pool, "node": node } });
         admin.post("/v1/claims", &body).await.expect(201);

@@ -13,6 +13,7 @@ mod objects;
 mod operations; // Operations and events
 mod pairs; // Pairs of a pool's nodes
 mod revisions; // Revisions of a pool
+mod rollouts; // Rollouts
 mod webhooks;
 
 use std::time::Duration;

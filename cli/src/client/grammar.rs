@@ -7,14 +7,17 @@ use super::connection::PRECEDENCE;
 use super::session::Common;
 use super::{
     agents, apply, approvals, audits, cabling, caution, claims, completing, contexts, events, exit,
-    gate_runs, kinds, nodes, operations, parts, pools, recoveries, tokens, uploads, users, version,
-    waivers, webhooks,
+    gate_runs, kinds, nodes, operations, parts, pools, recoveries, rollouts, tokens, uploads,
+    users, version, waivers, webhooks,
 };
 use crate::{gates, stack};
 
 /// The nouns and verbs of `--help`, grouped by purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Fleet", &["node", "claim", "pool", "apply", "plan"]),
+    (
+        "Fleet",
+        &["node", "claim", "pool", "rollout", "apply", "plan"],
+    ),
     (
         "What happens",
         &[
@@ -122,6 +125,7 @@ pub(crate) fn add(command: Command) -> Command {
             cautious,
             caution::CautionVerb::augment_subcommands,
         ))
+        .subcommand(rollout())
         .subcommand(noun(
             "blob",
             "Images and bundles, by digest",
@@ -140,6 +144,14 @@ pub(crate) fn add(command: Command) -> Command {
         .subcommand(version::command())
         .subcommand(exit::command())
         .subcommand(completing::command())
+}
+
+fn rollout() -> Command {
+    let command = Command::new("rollout")
+        .about("Rollouts: move the nodes of a pool to a revision, in waves")
+        .subcommand_required(true)
+        .alias("rollouts");
+    kinds::with(command, rollouts::RolloutVerb::augment_subcommands)
 }
 
 /// Adds the additional verbs of a kind.

@@ -33,6 +33,7 @@ mod pools; // muster pool
 mod progress; // Waiting for operations, with progress
 mod recoveries; // muster node recoveries, muster breaker
 mod revisions; // muster pool revisions, diff, promote
+mod rollouts; // muster rollout
 pub(crate) mod session; // Options and state of every client
 mod stacks; // muster stack publish, plan, drift
 mod tokens; // muster token
@@ -125,6 +126,9 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
                 operations::OperationVerb::from_arg_matches(matches)?,
             )
             .await
+        }
+        "rollout" => {
+            rollouts::run(session, rollouts::RolloutVerb::from_arg_matches(matches)?).await
         }
         "token" => tokens::run(session, tokens::TokenVerb::from_arg_matches(matches)?).await,
         "user" => users::run(session, users::UserVerb::from_arg_matches(matches)?).await,

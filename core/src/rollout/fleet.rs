@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::amount::{Amount, count_nodes};
 use super::windows::Opening;
@@ -56,8 +57,9 @@ pub enum Control {
     Superseded,
 }
 
-/// The reason of a halt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason of a halt. The code and the details are stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HaltReason {
     /// A person halted the rollout, with a reason.
     Person(String),
@@ -229,6 +231,7 @@ pub enum Validation {
 
 words! {
     /// The mark of a node. Every node has exactly one.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
     Mark, "rollout mark" {
         NotBegun = "not_begun",
         Waiting = "waiting",

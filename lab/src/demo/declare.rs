@@ -60,7 +60,7 @@ pub(super) async fn fleet(
     put(client, "clusters", "slurm-lab", cluster).await?;
     put(client, "network_profiles", "bonded", network::profile()).await?;
     let pool = json!({
-        "image": "debian-12", "stack": "cpu-slurm", "suite": "admit-cpu", "cluster": "slurm-lab", "network_profile": "bonded",
+        "image": "debian-12", "stack": "cpu-slurm", "suite": "admit-cpu", "cluster": "slurm-lab", "max_unavailable": "100%", "network_profile": "bonded",
     });
     put(client, "pools", "cpu", pool).await?;
     for (index, machine) in plan

@@ -92,7 +92,7 @@ pub(super) async fn kinds(client: &Client, options: &FleetOptions) -> anyhow::Re
 }
 
 fn pool() -> Value {
-    json!({ "image": SITE, "stack": SITE, "suite": SITE, "cluster": SITE, "undo_window_s": 0 })
+    json!({ "image": SITE, "stack": SITE, "suite": SITE, "cluster": SITE, "undo_window_s": 0, "max_unavailable": "100%" })
 }
 
 /// Gives the pool a sweep and a recovery policy.

@@ -49,6 +49,11 @@ pub async fn find_place(
                 Some((node, pool)) => node_with(conn, node, pool).await?,
             }
         }
+        // A rollout is at the place of its pool.
+        "rollout" => match pool_of_rollout(conn, key, id).await? {
+            Some(pool) => find_declared(conn, "pool", "", Some(pool)).await?,
+            None => None,
+        },
         _ => find_declared(conn, kind, key, id).await?,
     };
     Ok(row.map(
@@ -104,6 +109,20 @@ async fn pool_of_pairs(conn: &mut PgConnection, id: Option<Uuid>) -> Result<Opti
             .fetch_optional(conn)
             .await?,
     )
+}
+
+async fn pool_of_rollout(
+    conn: &mut PgConnection,
+    name: &str,
+    id: Option<Uuid>,
+) -> Result<Option<Uuid>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT pool_id FROM rollouts WHERE name = $1 OR id = $2",
+        name,
+        id
+    )
+    .fetch_optional(conn)
+    .await?)
 }
 
 /// Returns the place of a waiver's subject: a node, a rack or a pool. The key is the id of the

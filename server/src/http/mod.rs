@@ -34,6 +34,7 @@ pub mod plan; // Plan for a set of objects
 pub mod preconditions; // If-Match and If-None-Match
 pub mod problem; // Errors as answers
 pub mod revisions; // Documents that the nodes of a pool install
+pub mod rollouts; // The claims of a pool, moving to a revision
 pub mod source; // The source of a connection or a request
 pub mod tokens; // Tokens of machines
 pub mod users; // People
@@ -65,6 +66,7 @@ pub(crate) fn rest() -> OpenApiRouter<App> {
         .merge(pairs::router())
         .merge(disruption::router())
         .merge(revisions::router())
+        .merge(rollouts::router())
         .merge(events::router())
         .merge(agents::router())
         .merge(alerts::router())

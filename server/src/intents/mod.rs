@@ -16,6 +16,7 @@ pub mod operations; // Operations as returned to readers, and cancellation
 pub mod pairs; // Runs of pairs
 pub mod preconditions; // The generation a writer expects
 pub mod revisions; // Documents that the nodes of a pool install
+pub mod rollouts; // Plans, acts of people, and ticks of rollouts
 pub mod standing; // The blocker of an operation, and the results
 pub mod taken; // The holder of a taken key
 pub mod users; // Disabled and enabled people

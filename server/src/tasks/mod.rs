@@ -10,6 +10,7 @@ mod looks; // Requests periodic work of nodes, a few at a time
 pub mod marks; // Stores the latest event outside the database
 pub mod replicas; // Creates claims until each pool has its replicas
 mod revisions; // Adds revisions missed by servers of the version before
+pub mod rollouts; // Ticks of the open rollouts
 pub mod seals; // Seals the history, and anchors the seals outside the database
 pub mod sweeps; // Requests the pools' sweeps of nodes in service
 pub mod webhooks; // Sends events to webhooks
@@ -38,6 +39,8 @@ pub async fn run(app: App, cancel: CancellationToken) {
     tasks.spawn(running.instrument(span_of("replicas")));
     let running = revisions::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("revisions")));
+    let running = rollouts::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("rollouts")));
     let running = seals::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("seals")));
     let running = sweeps::run(app.clone(), cancel.clone());

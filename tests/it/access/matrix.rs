@@ -167,6 +167,15 @@ async fn objects(server: &Server, admin: &Caller) -> Objects {
     ] {
         own.push(text(&admin.get(path).await.expect(200).body["id"]));
     }
+    let rollout: uuid::Uuid = sqlx::query_scalar(
+        "INSERT INTO rollouts (id, name, pool_id, target_id, policy, state, digest, expires_at, planned, actor, created_at)
+         SELECT gen_random_uuid(), 'gpu-1', pool_id, id, '{}', 'planned', '', now(), 0, 'test', now() FROM pool_revisions
+         WHERE pool_id = (SELECT id FROM objects WHERE kind = 'pool' AND name = 'gpu') LIMIT 1 RETURNING id",
+    )
+    .fetch_one(&mut *conn)
+    .await
+    .unwrap();
+    own.push(rollout.to_string());
     let nothing = uuid::Uuid::nil().to_string();
     let parameters = vec![
         ("node", "n1".to_owned()),
@@ -185,6 +194,7 @@ async fn objects(server: &Server, admin: &Caller) -> Objects {
         ("job", job.to_string()),
         // What they name lies nowhere, or where its pool does.
         ("revision", "1".to_owned()),
+        ("rollout", "gpu-1".to_owned()),
         ("breaker", nothing.clone()),
         ("run", nothing),
     ];
@@ -234,6 +244,7 @@ fn body(name: &str, server: &Server) -> Value {
             json!({ "version": "4", "alerts": [{ "status": "firing", "startsAt": server.app.clock.now(),
             "labels": { "alertname": "Xid", "node": "n1", "muster": "quarantine" }, "fingerprint": "f" }] })
         }
+        "plan_rollout" => json!({ "pool": "gpu", "revision": 1 }),
         "adopt_node" => json!({ "pool": "gpu", "credential": "bmc" }),
         _ => json!({}),
     }

@@ -98,8 +98,6 @@ async fn world(server: Server) -> World {
         if path == "/v1/pools/gpu" {
             body["spec"]["health"] =
                 json!({ "sweep": "smoke", "recovery": { "rungs": ["collect", "restart_services"] } });
-            // A server of the version before does not read the member.
-            body["spec"].as_object_mut().unwrap().remove("max_unavailable");
         }
         body
     })
@@ -205,7 +203,7 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
     let run = post(
         "run_pairs",
         "/v1/pools/gpu/actions/run-pairs",
-        json!({ "suite": "pairs", "override_budget": "the fleet is not in use yet" }),
+        json!({ "suite": "pairs" }),
     )
     .await;
     drop(conn);
@@ -229,6 +227,15 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
     }
     let change = json!({ "spec": { "version": "2", "sysctl": { "vm.swappiness": "1" } } });
     admin.patch("/v1/stacks/base", &change).await.expect(200);
+    let rollout = json!({ "pool": "gpu", "revision": 2 });
+    let planned = admin.post("/v1/rollouts", &rollout).await;
+    answers.keep("plan_rollout", &planned);
+    let start = json!({ "plan": planned.body["plan"] });
+    let path = "/v1/rollouts/gpu-1/actions/start";
+    answers.keep("start_rollout", &admin.post(path, &start).await);
+    let path = "/v1/rollouts/gpu-1/actions/halt";
+    let reason = json!({ "reason": "the fabric is being measured" });
+    answers.keep("halt_rollout", &admin.post(path, &reason).await);
     alarm(&admin, answers).await;
     seals::round(&world.server.app, 0).await.unwrap();
     let components = admin.get("/v1/nodes/n1/components").await.expect(200).body;
@@ -294,6 +301,7 @@ pub(crate) fn reads(description: &Value, named: &[(&str, String)]) -> Vec<(Strin
             ("pool", "gpu"),
             ("claim", "c-n1"),
             ("revision", "2"),
+            ("rollout", "gpu-1"),
             ("agent", "first"),
         ];
         let fixed = fixed.map(|(name, value)| (name, value.to_owned()));
@@ -478,13 +486,19 @@ async fn every_answer_is_shown_as_a_server_gave_it() {
 }
 
 /// Refused although its example is well formed: what it names is made elsewhere.
-const REFUSED: [(&str, u16); 6] = [
+const REFUSED: [(&str, u16); 12] = [
     ("replace_parts", 422),
     ("confirm_caution", 409),
     ("redeliver_event", 422),
     ("run_pairs", 422),
     ("put_blob", 422),
     ("match_node", 422),
+    ("start_rollout", 409),
+    ("halt_rollout", 409),
+    ("resume_rollout", 409),
+    ("promote_rollout", 409),
+    ("skip_rollout_node", 409),
+    ("retry_rollout_node", 409),
 ];
 
 #[tokio::test]
@@ -534,6 +548,10 @@ async fn every_body_has_an_example_that_is_taken() {
         )
         .await
         .expect(201);
+    admin
+        .post("/v1/rollouts", &json!({ "pool": "gpu", "revision": 1 }))
+        .await
+        .expect(201);
     // A node that nobody looked into can be adopted.
     sqlx::query("UPDATE nodes SET state = 'discovered' WHERE name = 'n2'")
         .execute(&server.app.pool)
@@ -565,6 +583,7 @@ async fn every_body_has_an_example_that_is_taken() {
             .replace("{pool}", "gpu");
         let path = path
             .replace("{claim}", "held")
+            .replace("{rollout}", "gpu-1")
             .replace("{action}", "quarantine")
             .replace("{hex}", &"0".repeat(64));
         let path = path.replace(

@@ -155,6 +155,13 @@ async fn seed(pool: &PgPool) -> Vec<(&'static str, String)> {
     let (mut world, named) = examples::lived_in(Server::on(pool.clone(), clock).await).await;
     world.ask("n1", "rotate-bmc").await.expect(202);
     world.settle().await;
+    // Yesterday's server does not read the member.
+    let default = json!({ "spec": { "max_unavailable": null } });
+    world
+        .admin
+        .patch("/v1/pools/gpu", &default)
+        .await
+        .expect(200);
     let path = format!("/v1/blobs/sha256/{}", Digest::of(b"blob").hex());
     let put = world
         .admin

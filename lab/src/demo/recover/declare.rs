@@ -71,7 +71,7 @@ pub(super) async fn fleet(
         "sweep": "recoveries", "sweep_every_h": 720, "recovery": { "rungs": ladder, "per_node": 10, "within_h": 1 },
     });
     let pool = json!({
-        "image": "debian-12", "stack": "serving", "suite": "recoveries", "cluster": "slurm-lab", "health": health,
+        "image": "debian-12", "stack": "serving", "suite": "recoveries", "cluster": "slurm-lab", "max_unavailable": "100%", "health": health,
     });
     put(client, "pools", POOL, pool).await?;
     for (index, machine) in plan.machines.iter().enumerate() {

@@ -1,0 +1,159 @@
+//! Rollouts: the claims of a pool move to a revision in waves, within the disruption budgets.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use muster_core::rollout::{Mark, RolloutPolicy};
+use muster_core::words;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+words! {
+    /// The state of a rollout.
+    #[derive(ToSchema)]
+    RolloutState, "rollout state" {
+        /// Waits for a person's start.
+        Planned = "planned",
+        Running = "running",
+        /// Starts no work on a node. Work under way ends. Only a resume ends a halt.
+        Halted = "halted",
+        /// Every node has ended.
+        Done = "done",
+        /// Another rollout of the pool has taken over.
+        Superseded = "superseded",
+        /// The plan was not started in time.
+        Expired = "expired",
+    }
+}
+
+/// The body of `POST /v1/rollouts`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRollout {
+    /// Name of the pool.
+    pub pool: String,
+    /// Number of the revision for every claim of the pool, also an earlier one.
+    pub revision: i32,
+    /// The rules of the rollout. Each absent member has a careful default.
+    #[serde(default)]
+    pub policy: RolloutPolicy,
+}
+
+/// The body of `actions/start` of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartRollout {
+    /// The digest of the plan as confirmed: `plan` of the rollout. A fleet that has changed since
+    /// refuses the start.
+    pub plan: String,
+    /// Takes over from the rollout of the pool that is running or halted.
+    #[serde(default)]
+    pub supersede: bool,
+}
+
+/// The body of `actions/halt`, `actions/resume` and `actions/promote` of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SteerRollout {
+    /// Reason, for the history.
+    pub reason: String,
+}
+
+/// The body of `actions/skip` and `actions/retry` of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SteerNode {
+    /// Name of the node.
+    pub node: String,
+    /// Reason, for the history.
+    pub reason: String,
+}
+
+/// A rollout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Rollout {
+    pub id: Uuid,
+    /// The pool's name and a number: `gpu-3`.
+    pub name: String,
+    #[serde(rename = "self")]
+    pub link: String,
+    pub pool: String,
+    /// Number of the revision that the rollout brings to every node.
+    pub revision: i32,
+    pub state: RolloutState,
+    /// Digest of the plan: the nodes with their effects, and the policy.
+    pub plan: String,
+    /// A plan not started until then has no effect any more.
+    pub expires_at: Timestamp,
+    pub policy: RolloutPolicy,
+    /// Number of nodes that change, as planned. Percentages of the policy refer to this number.
+    pub planned: u32,
+    /// A person ended the canary and its soak early.
+    pub promoted: bool,
+    /// Number of nodes by mark.
+    pub marks: BTreeMap<String, u32>,
+    /// The reason of the halt.
+    #[serde(default)]
+    pub halt: Option<RolloutReason>,
+    /// The view of the planner. Absent after the end.
+    #[serde(default)]
+    pub now: Option<RolloutNow>,
+    /// Start of the time without progress, after the policy's deadline.
+    #[serde(default)]
+    pub stalled_since: Option<Timestamp>,
+    /// Author of the plan.
+    pub actor: String,
+    pub created_at: Timestamp,
+    #[serde(default)]
+    pub started_at: Option<Timestamp>,
+    #[serde(default)]
+    pub ended_at: Option<Timestamp>,
+    /// The nodes, ordered by name. Absent in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<RolloutNode>>,
+}
+
+/// The view of the planner at this moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RolloutNow {
+    /// The rule that keeps further nodes from going on.
+    #[serde(default)]
+    pub binding: Option<RolloutReason>,
+    /// The failure budget as a sentence: `stops at the 4th failure over the whole run; 1 so far`.
+    pub failure_rule: String,
+    /// Nodes that change.
+    pub changing: u32,
+    /// Nodes that could change at the same time if no jobs ran, under the present rules.
+    pub most_changing: u32,
+}
+
+/// A code for programs, and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RolloutReason {
+    pub code: String,
+    pub sentence: String,
+}
+
+/// A node of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RolloutNode {
+    pub node: String,
+    pub mark: Mark,
+    /// Time of the last change of the mark.
+    pub since: Timestamp,
+    /// Number of the revision that the node runs. Absent while unknown.
+    #[serde(default)]
+    pub running: Option<i32>,
+    /// The computed effect of bringing the node to the revision: `none`, `in_place`, `reboot`,
+    /// `reinstall` or `wipe`.
+    pub effect: String,
+    /// Lifecycle state of the node.
+    pub state: String,
+    /// The rule that keeps the node from going on now.
+    #[serde(default)]
+    pub why: Option<RolloutReason>,
+    /// The reason of the last act on the node.
+    #[serde(default)]
+    pub last: Option<RolloutReason>,
+}

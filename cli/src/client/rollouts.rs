@@ -1,0 +1,283 @@
+//! `muster rollout`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use muster_api::rollouts::{
+    PlanRollout, Rollout, RolloutState, StartRollout, SteerNode, SteerRollout,
+};
+use muster_core::rollout::RolloutPolicy;
+
+use super::asking;
+use super::output::{Column, Form};
+use super::session::Session;
+
+/// Subcommands of rollouts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RolloutVerb {
+    /// Plan a rollout of a pool to a revision. No node changes before the start
+    Plan(PlanArgs),
+    /// Start a planned rollout
+    Start(StartArgs),
+    /// List the newest rollouts
+    List {
+        /// Only rollouts of this pool
+        #[arg(long)]
+        pool: Option<String>,
+    },
+    /// Show a rollout: its rule in force, and each node
+    Show { rollout: String },
+    /// Follow a rollout until it ends or is halted
+    Watch { rollout: String },
+    /// Halt a rollout: no further work starts, and changing nodes finish
+    Halt(SteerArgs),
+    /// Resume a halted rollout
+    Resume(SteerArgs),
+    /// End the canary and its soak now
+    Promote(SteerArgs),
+    /// Leave out a node that has not begun
+    Skip(NodeArgs),
+    /// Take a failed or skipped node again
+    Retry(NodeArgs),
+}
+
+/// The pool, the revision and the policy.
+#[derive(Args, Debug)]
+pub(crate) struct PlanArgs {
+    pool: String,
+    /// Number of the revision. `muster pool revisions` lists the revisions
+    #[arg(long)]
+    revision: i32,
+    /// File with the policy, as JSON. Default: canary of 1 node, exponential waves, reboots allowed
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+}
+
+/// The plan to start.
+#[derive(Args, Debug)]
+pub(crate) struct StartArgs {
+    rollout: String,
+    /// Digest of the plan, as printed by `plan`. Default: the plan as shown now
+    #[arg(long, value_name = "DIGEST")]
+    plan: Option<String>,
+    /// Take over from the open rollout of the pool
+    #[arg(long)]
+    supersede: bool,
+    /// Skip the confirmation. Scripts without a terminal are never asked
+    #[arg(short, long)]
+    yes: bool,
+}
+
+/// The rollout and the reason.
+#[derive(Args, Debug)]
+pub(crate) struct SteerArgs {
+    rollout: String,
+    /// Reason, recorded in the history
+    #[arg(long)]
+    reason: String,
+}
+
+/// The rollout, the node and the reason.
+#[derive(Args, Debug)]
+pub(crate) struct NodeArgs {
+    rollout: String,
+    node: String,
+    /// Reason, recorded in the history
+    #[arg(long)]
+    reason: String,
+}
+
+const COLUMNS: &[Column] = &[
+    Column::new("ROLLOUT", "/name", Form::Text),
+    Column::new("STATE", "/state", Form::State),
+    Column::new("REVISION", "/revision", Form::Text),
+    Column::new("PLANNED", "/planned", Form::Text),
+    Column::new("DONE", "/marks/done", Form::Text),
+    Column::new("FAILED", "/marks/failed", Form::Text),
+    Column::new("BY", "/actor", Form::Text),
+    Column::new("AGE", "/created_at", Form::Age),
+];
+
+/// Interval of `watch`.
+const EVERY: std::time::Duration = std::time::Duration::from_secs(5);
+
+pub(super) async fn run(session: &Session, verb: RolloutVerb) -> anyhow::Result<()> {
+    let client = &session.client;
+    let steer = |args: SteerArgs| {
+        let SteerArgs { rollout, reason } = args;
+        (rollout, SteerRollout { reason })
+    };
+    let choose = |args: NodeArgs| {
+        let NodeArgs {
+            rollout,
+            node,
+            reason,
+        } = args;
+        (rollout, SteerNode { node, reason })
+    };
+    let rollout = match verb {
+        RolloutVerb::Plan(args) => plan(session, args).await?,
+        RolloutVerb::Start(args) => match start(session, args).await? {
+            Some(rollout) => rollout,
+            None => return Ok(()),
+        },
+        RolloutVerb::List { pool } => {
+            let page = client.rollouts(pool.as_deref()).await?;
+            return session
+                .output
+                .list_of(&page.items, COLUMNS, session.clock.now());
+        }
+        RolloutVerb::Show { rollout } => client.rollout(&rollout).await?,
+        RolloutVerb::Watch { rollout } => return watch(session, &rollout).await,
+        RolloutVerb::Halt(args) => {
+            let (rollout, body) = steer(args);
+            client.steer_rollout(&rollout, "halt", &body).await?
+        }
+        RolloutVerb::Resume(args) => {
+            let (rollout, body) = steer(args);
+            client.steer_rollout(&rollout, "resume", &body).await?
+        }
+        RolloutVerb::Promote(args) => {
+            let (rollout, body) = steer(args);
+            client.steer_rollout(&rollout, "promote", &body).await?
+        }
+        RolloutVerb::Skip(args) => {
+            let (rollout, body) = choose(args);
+            client.steer_rollout(&rollout, "skip", &body).await?
+        }
+        RolloutVerb::Retry(args) => {
+            let (rollout, body) = choose(args);
+            client.steer_rollout(&rollout, "retry", &body).await?
+        }
+    };
+    session.output.print_lines(&rollout, || describe(&rollout))
+}
+
+async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
+    let policy = match &args.policy {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?
+        }
+        None => RolloutPolicy::default(),
+    };
+    let body = PlanRollout {
+        pool: args.pool,
+        revision: args.revision,
+        policy,
+    };
+    Ok(session.client.plan_rollout(&body).await?)
+}
+
+/// Starts a plan after a confirmation. `None`: the person did not confirm.
+async fn start(session: &Session, args: StartArgs) -> anyhow::Result<Option<Rollout>> {
+    let seen = session.client.rollout(&args.rollout).await?;
+    let question = format!(
+        "Move {} nodes of {} to revision {}?",
+        seen.planned, seen.pool, seen.revision
+    );
+    if !asking::agreed(&question, args.yes || args.plan.is_some())? {
+        return Ok(None);
+    }
+    let body = StartRollout {
+        plan: args.plan.unwrap_or(seen.plan),
+        supersede: args.supersede,
+    };
+    Ok(Some(
+        session.client.start_rollout(&args.rollout, &body).await?,
+    ))
+}
+
+/// Prints a line for each change of the rollout, until the end or a halt.
+async fn watch(session: &Session, key: &str) -> anyhow::Result<()> {
+    let mut before = String::new();
+    loop {
+        let rollout = session.client.rollout(key).await?;
+        let line = describe_progress(&rollout);
+        if line != before {
+            session
+                .output
+                .print_lines(&rollout, || vec![line.clone()])?;
+            before = line;
+        }
+        match rollout.state {
+            RolloutState::Planned | RolloutState::Running => {}
+            RolloutState::Done => return Ok(()),
+            RolloutState::Halted | RolloutState::Superseded | RolloutState::Expired => {
+                anyhow::bail!("{} is {}", rollout.name, rollout.state)
+            }
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// The bar and the counts of a rollout in one line.
+fn describe_progress(rollout: &Rollout) -> String {
+    const WIDTH: u32 = 20;
+    let count = |mark: &str| rollout.marks.get(mark).copied().unwrap_or_default();
+    let total: u32 = rollout.marks.values().sum();
+    let ended = count("done") + count("skipped") + count("failed");
+    let filled = (ended * WIDTH).checked_div(total).unwrap_or(WIDTH);
+    let bar: String = (0..WIDTH)
+        .map(|at| if at < filled { '#' } else { '.' })
+        .collect();
+    let counts: Vec<String> = rollout
+        .marks
+        .iter()
+        .map(|(mark, count)| format!("{count} {}", mark.replace('_', " ")))
+        .collect();
+    let binding = rollout.now.as_ref().and_then(|now| now.binding.as_ref());
+    let because = rollout.halt.as_ref().or(binding);
+    let because = because.map(|reason| format!("; {}", reason.sentence));
+    format!(
+        "{} {} [{bar}] {}{}",
+        rollout.name,
+        rollout.state,
+        counts.join(", "),
+        because.unwrap_or_default()
+    )
+}
+
+/// The rollout, its rules, then the nodes by mark.
+fn describe(rollout: &Rollout) -> Vec<String> {
+    let mut lines = vec![
+        format!(
+            "{}: {} to revision {} of {}, {} nodes planned",
+            rollout.name, rollout.state, rollout.revision, rollout.pool, rollout.planned
+        ),
+        describe_progress(rollout),
+    ];
+    lines.extend(rollout.now.as_ref().map(|now| {
+        format!(
+            "{}; {} change now, at most {} at a time",
+            now.failure_rule, now.changing, now.most_changing
+        )
+    }));
+    if rollout.state == RolloutState::Planned {
+        lines.push(format!("plan {}", rollout.plan));
+        lines.push(format!(
+            "start it with: muster rollout start {} --plan {}",
+            rollout.name, rollout.plan
+        ));
+    }
+    let mut nodes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for node in rollout.nodes.iter().flatten() {
+        let reason = node.why.as_ref().or(node.last.as_ref());
+        let reason = reason.map(|reason| format!(": {}", reason.sentence));
+        nodes.entry(node.mark.as_str()).or_default().push(format!(
+            "  {:<24} {:<10} {}{}",
+            node.node,
+            node.effect,
+            node.state,
+            reason.unwrap_or_default()
+        ));
+    }
+    for (mark, nodes) in nodes {
+        lines.push(format!("{} ({})", mark.replace('_', " "), nodes.len()));
+        lines.extend(nodes);
+    }
+    lines
+}

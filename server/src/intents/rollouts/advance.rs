@@ -1,0 +1,132 @@
+//! A tick: plans every open rollout from the facts, and applies the planned actions.
+
+use jiff::Timestamp;
+use muster_api::rollouts::RolloutState;
+use muster_core::ids::RolloutId;
+use muster_core::rollout::{Plan, Verdict, plan};
+use serde_json::json;
+use tracing::Instrument as _;
+
+use super::fleet;
+use super::{execute, find};
+use crate::app::App;
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::rollouts::RolloutRow;
+use crate::error::Error;
+
+/// Most actions of a rollout in one tick. The next tick plans the rest again.
+const ACTIONS: usize = 200;
+
+/// Runs one tick of every open rollout. Returns whether a rollout has changed. An unreadable
+/// rollout does not stop the others.
+///
+/// # Errors
+/// When the database is unavailable.
+pub async fn advance(app: &App) -> Result<bool, Error> {
+    let mut conn = app.pool.acquire().await?;
+    db::rollouts::expire(&mut conn, app.clock.now()).await?;
+    let open = db::rollouts::list_open(&mut conn).await?;
+    drop(conn);
+    let mut changed = false;
+    for id in open {
+        let span = tracing::error_span!("rollout", rollout = %id);
+        match tick(app, id).instrument(span).await {
+            Ok(moved) => changed |= moved,
+            Err(error @ Error::Unavailable(_)) => return Err(error),
+            Err(error) => {
+                tracing::error!(rollout = %id, error = ?error, "a rollout could not go on");
+            }
+        }
+    }
+    Ok(changed)
+}
+
+/// Plans one rollout and applies the plan.
+async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    // Waits for a replica ticking the same rollout.
+    db::rollouts::lock(&mut tx, id).await?;
+    let rollout = find(&mut tx, &id.to_string()).await?;
+    if !matches!(rollout.state, RolloutState::Running | RolloutState::Halted) {
+        return Ok(false);
+    }
+    db::rollouts::follow_members(&mut tx, id, now).await?;
+    let loaded = fleet::load(&mut tx, &rollout).await?;
+    let plan = plan(&rollout.policy, &loaded.fleet, now);
+    let mut changed = judge(&mut tx, &rollout, &plan, now).await?;
+    tx.commit().await?;
+    for planned in plan.actions.iter().take(ACTIONS) {
+        let row = loaded.rows.iter().find(|row| row.node == planned.node);
+        if let Some(row) = row {
+            changed |= execute::apply(app, &rollout, row, planned).await?;
+        }
+    }
+    Ok(changed)
+}
+
+/// Records the verdict of a plan: a halt, a stall, or the end. Returns whether the rollout has
+/// changed.
+async fn judge(
+    conn: &mut sqlx::PgConnection,
+    rollout: &RolloutRow,
+    plan: &Plan,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let stalled = rollout.stalled_since.map(|since| since.to_jiff());
+    match &plan.verdict {
+        Verdict::Halt(reason) if rollout.state == RolloutState::Running => {
+            db::rollouts::halt(conn, rollout.id, reason).await?;
+            record(
+                conn,
+                rollout,
+                "rollout.halted",
+                &format!("halted: {reason}"),
+                reason.code(),
+                now,
+            )
+            .await?;
+            Ok(true)
+        }
+        Verdict::Done => {
+            db::rollouts::end(conn, rollout.id, RolloutState::Done, now).await?;
+            db::revisions::set_present(conn, rollout.pool, rollout.target).await?;
+            record(
+                conn,
+                rollout,
+                "rollout.done",
+                "done: every node has ended",
+                "done",
+                now,
+            )
+            .await?;
+            Ok(true)
+        }
+        Verdict::Stalled { cause, since } if stalled != Some(*since) => {
+            db::rollouts::set_stalled(conn, rollout.id, Some(*since)).await?;
+            let what = format!("stalled since {since}: {cause}");
+            record(conn, rollout, "rollout.stalled", &what, cause.code(), now).await?;
+            Ok(false)
+        }
+        Verdict::Running if stalled.is_some() => {
+            db::rollouts::set_stalled(conn, rollout.id, None).await?;
+            Ok(false)
+        }
+        Verdict::Halt(_) | Verdict::Stalled { .. } | Verdict::Running => Ok(false),
+    }
+}
+
+async fn record(
+    conn: &mut sqlx::PgConnection,
+    rollout: &RolloutRow,
+    kind: &'static str,
+    what: &str,
+    code: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let summary = format!("rollout {} is {what}", rollout.name);
+    let event = NewEvent::new(now, "muster", kind, summary).about(rollout.pool);
+    let detail = json!({ "rollout": rollout.name, "pool": rollout.pool_name, "revision": rollout.number, "code": code });
+    db::events::insert(conn, event.with(detail)).await
+}

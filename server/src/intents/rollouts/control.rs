@@ -1,0 +1,306 @@
+//! The acts of people on a rollout.
+
+use muster_api::rollouts::{RolloutState, StartRollout, SteerNode, SteerRollout};
+use muster_core::rollout::{HaltReason, Mark};
+use serde_json::json;
+use sqlx::PgConnection;
+
+use super::plan::find_digest;
+use super::{check_reason, fleet, view};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::rollouts::{NewMark, RolloutRow};
+use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::writing::{self, Effect};
+
+/// A request to steer a rollout.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub app: &'a App,
+    pub actor: &'a Actor,
+    /// Name or id of the rollout.
+    pub key: &'a str,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn new(app: &'a App, actor: &'a Actor, key: &'a str) -> Self {
+        Self { app, actor, key }
+    }
+}
+
+/// Starts a plan by the digest.
+///
+/// # Errors
+/// 404; 409 `plan_changed` where nodes or effects have changed since the plan, `expired` after the
+/// plan's end, `rollout_open` beside another rollout of the pool.
+pub(crate) async fn start(
+    request: Request<'_>,
+    idempotency: IdempotencyKey,
+    body: &StartRollout,
+) -> Result<Answer, Error> {
+    let Request { app, actor, key } = request;
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let now = app.clock.now();
+        let row = lock(conn, key).await?;
+        allow_state(&row, &[RolloutState::Planned], "started")?;
+        if row.expires_at <= now {
+            let detail = format!("The plan of {} has ended; plan again.", row.name);
+            return Err(Error::conflict("expired", detail));
+        }
+        db::rollouts::follow_members(conn, row.id, now).await?;
+        let loaded = fleet::load(conn, &row).await?;
+        if body.plan != row.digest || find_digest(&row, &loaded) != row.digest {
+            let detail = format!(
+                "Nodes or effects have changed since the plan of {}; plan again.",
+                row.name
+            );
+            return Err(Error::conflict("plan_changed", detail));
+        }
+        if let Some(open) = db::rollouts::find_open(conn, row.pool).await? {
+            let other = super::find(conn, &open.to_string()).await?;
+            if !body.supersede {
+                let detail = format!(
+                    "{} is {}; halt it and start with supersede, or wait for its end.",
+                    other.name, other.state
+                );
+                return Err(Error::conflict("rollout_open", detail));
+            }
+            db::rollouts::end(conn, open, RolloutState::Superseded, now).await?;
+            record(
+                conn,
+                actor,
+                app,
+                &other,
+                "rollout.superseded",
+                &format!("superseded by {}", row.name),
+            )
+            .await?;
+        }
+        db::rollouts::start(conn, row.id, now).await?;
+        record(conn, actor, app, &row, "rollout.started", "started").await?;
+        answer(conn, request).await
+    })
+    .await
+}
+
+/// Halts a rollout. Work under way ends; no further work starts.
+///
+/// # Errors
+/// 404; 409 for a rollout not running; 422 without a reason.
+pub(crate) async fn halt(
+    request: Request<'_>,
+    idempotency: IdempotencyKey,
+    body: &SteerRollout,
+) -> Result<Answer, Error> {
+    let reason = check_reason(&body.reason)?;
+    let Request { app, actor, key } = request;
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let row = lock(conn, key).await?;
+        // A second halt has no effect.
+        if row.state != RolloutState::Halted {
+            allow_state(&row, &[RolloutState::Running], "halted")?;
+            let why = HaltReason::Person(format!("{} ({})", reason, actor.name));
+            db::rollouts::halt(conn, row.id, &why).await?;
+            record(
+                conn,
+                actor,
+                app,
+                &row,
+                "rollout.halted",
+                &format!("halted: {reason}"),
+            )
+            .await?;
+        }
+        answer(conn, request).await
+    })
+    .await
+}
+
+/// Resumes a halted rollout. A standing reason halts the rollout again.
+///
+/// # Errors
+/// 404; 409 for a rollout not halted; 422 without a reason.
+pub(crate) async fn resume(
+    request: Request<'_>,
+    idempotency: IdempotencyKey,
+    body: &SteerRollout,
+) -> Result<Answer, Error> {
+    let reason = check_reason(&body.reason)?;
+    let Request { app, actor, key } = request;
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let row = lock(conn, key).await?;
+        allow_state(&row, &[RolloutState::Halted], "resumed")?;
+        db::rollouts::resume(conn, row.id, app.clock.now()).await?;
+        record(
+            conn,
+            actor,
+            app,
+            &row,
+            "rollout.resumed",
+            &format!("resumed: {reason}"),
+        )
+        .await?;
+        answer(conn, request).await
+    })
+    .await
+}
+
+/// Ends the canary and the soak.
+///
+/// # Errors
+/// 404; 409 for a rollout that has ended; 422 without a reason.
+pub(crate) async fn promote(
+    request: Request<'_>,
+    idempotency: IdempotencyKey,
+    body: &SteerRollout,
+) -> Result<Answer, Error> {
+    let reason = check_reason(&body.reason)?;
+    let Request { app, actor, key } = request;
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let row = lock(conn, key).await?;
+        allow_state(
+            &row,
+            &[RolloutState::Running, RolloutState::Halted],
+            "promoted",
+        )?;
+        db::rollouts::promote(conn, row.id).await?;
+        record(
+            conn,
+            actor,
+            app,
+            &row,
+            "rollout.promoted",
+            &format!("promoted: {reason}"),
+        )
+        .await?;
+        answer(conn, request).await
+    })
+    .await
+}
+
+/// Leaves out a node not begun yet.
+///
+/// # Errors
+/// 404; 409 for a node that has begun or ended; 422 without a reason.
+pub(crate) async fn skip(
+    request: Request<'_>,
+    idempotency: IdempotencyKey,
+    body: &SteerNode,
+) -> Result<Answer, Error> {
+    steer_node(
+        request,
+        idempotency,
+        body,
+        &[Mark::NotBegun, Mark::Waiting],
+        Mark::Skipped,
+    )
+    .await
+}
+
+/// Lets the rollout take a failed or skipped node again. The node's failure stays counted.
+///
+/// # Errors
+/// 404; 409 for another mark; 422 without a reason.
+pub(crate) async fn retry(
+    request: Request<'_>,
+    idempotency: IdempotencyKey,
+    body: &SteerNode,
+) -> Result<Answer, Error> {
+    steer_node(
+        request,
+        idempotency,
+        body,
+        &[Mark::Failed, Mark::Skipped],
+        Mark::NotBegun,
+    )
+    .await
+}
+
+async fn steer_node(
+    request: Request<'_>,
+    idempotency: IdempotencyKey,
+    body: &SteerNode,
+    from: &[Mark],
+    to: Mark,
+) -> Result<Answer, Error> {
+    let reason = check_reason(&body.reason)?;
+    let Request { app, actor, key } = request;
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let row = lock(conn, key).await?;
+        allow_state(
+            &row,
+            &[RolloutState::Running, RolloutState::Halted],
+            "changed",
+        )?;
+        let nodes = db::rollouts::list_nodes(conn, row.id).await?;
+        let found = nodes.into_iter().find(|node| node.name == body.node);
+        let node = found.ok_or_else(|| {
+            let detail = format!("{} has no node {:?}.", row.name, body.node);
+            Error::unprocessable("/node", "not_found", detail)
+        })?;
+        if !from.contains(&node.mark) {
+            let detail = format!("{} is {} in {}.", node.name, node.mark, row.name);
+            return Err(Error::conflict("mark", detail));
+        }
+        let sentence = format!("{reason} ({})", actor.name);
+        let new = NewMark {
+            rollout: row.id,
+            node: node.node,
+            mark: to,
+            reason_code: "person",
+            reason: &sentence,
+            changed: false,
+            deferred_until: None,
+            wrong: None,
+            operation: None,
+        };
+        db::rollouts::set_mark(conn, &new, app.clock.now()).await?;
+        let summary = format!("rollout {}: {} is {to}: {reason}", row.name, node.name);
+        let event = actor.event(app.clock.now(), "rollout.node", Some(node.node), summary);
+        let detail =
+            json!({ "rollout": row.name, "pool": row.pool_name, "mark": to, "code": "person" });
+        db::events::insert(conn, event.with(detail)).await?;
+        answer(conn, request).await
+    })
+    .await
+}
+
+/// Locks a rollout and reads the rollout again under the lock.
+async fn lock(conn: &mut PgConnection, key: &str) -> Result<RolloutRow, Error> {
+    let row = super::find(conn, key).await?;
+    db::rollouts::lock(conn, row.id).await?;
+    super::find(conn, &row.id.to_string()).await
+}
+
+fn allow_state(row: &RolloutRow, states: &[RolloutState], verb: &str) -> Result<(), Error> {
+    if states.contains(&row.state) {
+        return Ok(());
+    }
+    let detail = format!("{} is {} and cannot be {verb}.", row.name, row.state);
+    Err(Error::conflict("state", detail))
+}
+
+async fn record(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    app: &App,
+    row: &RolloutRow,
+    kind: &'static str,
+    what: &str,
+) -> Result<(), Error> {
+    let summary = format!("rollout {} is {what}", row.name);
+    let event = actor
+        .event(app.clock.now(), kind, None, summary)
+        .about(row.pool);
+    let detail = json!({ "rollout": row.name, "pool": row.pool_name, "revision": row.number });
+    db::events::insert(conn, event.with(detail)).await
+}
+
+async fn answer(conn: &mut PgConnection, request: Request<'_>) -> Result<Effect, Error> {
+    let Request { app, actor, key } = request;
+    let rollout = view::load(conn, actor, key, app.clock.now()).await?;
+    Ok(Effect::Done(Answer::ok(&rollout)?))
+}

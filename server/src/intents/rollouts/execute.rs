@@ -1,0 +1,222 @@
+//! Applies the actions of a plan. Each action has a transaction of its own: under the locks of the
+//! rollout and of the node, the mark is compared with the planned mark, the act is requested, and the
+//! new mark is recorded with the reason. The engine takes the slot of the disruption budget in the
+//! same transaction.
+
+use jiff::Timestamp;
+use muster_api::rollouts::RolloutState;
+use muster_core::ids::OperationId;
+use muster_core::lifecycle::state::{Action, State};
+use muster_core::rollout::{Act, Action as Planned};
+use serde_json::json;
+use sqlx::{Acquire as _, PgConnection};
+
+use crate::app::{App, wake};
+use crate::auth::Actor;
+use crate::db;
+use crate::db::nodes::LockedNode;
+use crate::db::rollouts::{NewMark, NodeRow, RolloutRow};
+use crate::engine::{self, Reconciled};
+use crate::error::Error;
+use crate::intents::nodes::requests::{self, ActionRequest};
+
+/// The result of a requested act.
+enum Done {
+    Applied {
+        operation: Option<OperationId>,
+        pass: Option<Reconciled>,
+    },
+    /// The node cannot take the act now. The next tick plans again.
+    NotNow,
+}
+
+/// Applies one action. Returns whether the mark has changed.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn apply(
+    app: &App,
+    rollout: &RolloutRow,
+    row: &NodeRow,
+    planned: &Planned,
+) -> Result<bool, Error> {
+    let mut tx = app.pool.begin().await?;
+    if !may_apply(&mut tx, rollout, row, planned).await? {
+        return Ok(false);
+    }
+    let Some(node) = db::nodes::find_for_update(&mut tx, &row.node.to_string()).await? else {
+        return Ok(false);
+    };
+    let mut scope = tx.begin().await?;
+    let code = planned.because.code();
+    let (act, reason, operation, pass) =
+        match request(&mut scope, app, rollout, row, &node, planned).await {
+            Ok(Done::Applied { operation, pass }) => {
+                scope.commit().await?;
+                let reason = planned.because.to_string();
+                (planned.act.clone(), (code, reason), operation, pass)
+            }
+            Ok(Done::NotNow) | Err(Error::Busy { .. }) => return Ok(false),
+            // The rules of the request refuse the node: the rollout leaves the node out.
+            Err(Error::Conflict { code, detail }) => {
+                scope.rollback().await?;
+                (Act::Skip, (code, detail), None, None)
+            }
+            Err(error) => return Err(error),
+        };
+    record(
+        &mut tx,
+        app.clock.now(),
+        rollout,
+        row,
+        &act,
+        &reason,
+        operation,
+    )
+    .await?;
+    tx.commit().await?;
+    if let Some(pass) = pass {
+        pass.wake(app).await?;
+    }
+    wake(app);
+    Ok(true)
+}
+
+/// Locks the rollout and compares the node's mark. A halt wins over every action that starts work.
+async fn may_apply(
+    conn: &mut PgConnection,
+    rollout: &RolloutRow,
+    row: &NodeRow,
+    planned: &Planned,
+) -> Result<bool, Error> {
+    let goes_on = match db::rollouts::lock(conn, rollout.id).await? {
+        Some(RolloutState::Running) => true,
+        Some(RolloutState::Halted | RolloutState::Superseded) => !planned.act.starts(),
+        Some(RolloutState::Planned | RolloutState::Done | RolloutState::Expired) | None => false,
+    };
+    let mark = db::rollouts::find_mark(conn, rollout.id, row.node).await?;
+    Ok(goes_on && mark == Some(row.mark))
+}
+
+/// Requests the act of the node.
+async fn request(
+    conn: &mut PgConnection,
+    app: &App,
+    rollout: &RolloutRow,
+    row: &NodeRow,
+    node: &LockedNode,
+    planned: &Planned,
+) -> Result<Done, Error> {
+    match &planned.act {
+        Act::Close { .. } => close(conn, app, rollout, row, node).await,
+        Act::Change { .. } if node.state == State::Failed => {
+            act(conn, app, rollout, node, Action::Retry).await
+        }
+        Act::GiveBack { .. } | Act::Skip | Act::Fail { give_back: true }
+            if node.state == State::Draining && row.operation == node.operation_id =>
+        {
+            if let Some(before) = row.before {
+                db::claims::set_assigned(conn, row.claim, before, app.clock.now()).await?;
+            }
+            act(conn, app, rollout, node, Action::Undrain).await
+        }
+        // The lifecycle goes on by itself from a drain to the gates and back into service.
+        Act::Wait
+        | Act::Change { .. }
+        | Act::Validate
+        | Act::Readmit
+        | Act::GiveBack { .. }
+        | Act::Finish { .. }
+        | Act::Skip
+        | Act::Fail { .. } => Ok(Done::Applied {
+            operation: None,
+            pass: None,
+        }),
+    }
+}
+
+/// Assigns the target and requests a converge. The node leaves service in the same transaction, or
+/// not at all: without a slot of the disruption budget the act is undone.
+async fn close(
+    conn: &mut PgConnection,
+    app: &App,
+    rollout: &RolloutRow,
+    row: &NodeRow,
+    node: &LockedNode,
+) -> Result<Done, Error> {
+    let now = app.clock.now();
+    db::claims::set_assigned(conn, row.claim, rollout.target, now).await?;
+    let done = act(conn, app, rollout, node, Action::Converge).await?;
+    let pass = engine::reconcile_now(conn, node.id, now).await?;
+    let left = db::nodes::find_for_update(conn, &node.id.to_string()).await?;
+    match (done, left) {
+        (Done::Applied { operation, .. }, Some(left)) if left.state != State::InService => {
+            Ok(Done::Applied {
+                operation,
+                pass: Some(pass),
+            })
+        }
+        (Done::Applied { .. } | Done::NotNow, _) => Ok(Done::NotNow),
+    }
+}
+
+async fn act(
+    conn: &mut PgConnection,
+    app: &App,
+    rollout: &RolloutRow,
+    node: &LockedNode,
+    action: Action,
+) -> Result<Done, Error> {
+    let reason = format!("rollout {}", rollout.name);
+    let request = ActionRequest {
+        action,
+        reason: Some(&reason),
+        until: None,
+        suite: None,
+        override_budget: None,
+    };
+    let actor = Actor::muster().acting_for(&rollout.actor);
+    let operation = requests::write_action(conn, app, &actor, node, request).await?;
+    Ok(Done::Applied {
+        operation: Some(operation),
+        pass: None,
+    })
+}
+
+/// Records the mark with an event.
+async fn record(
+    conn: &mut PgConnection,
+    now: Timestamp,
+    rollout: &RolloutRow,
+    row: &NodeRow,
+    act: &Act,
+    (code, reason): &(&str, String),
+    operation: Option<OperationId>,
+) -> Result<(), Error> {
+    let mark = act.mark();
+    let wrong = row.state_reason.as_deref();
+    let new = NewMark {
+        rollout: rollout.id,
+        node: row.node,
+        mark,
+        reason_code: code,
+        reason,
+        changed: matches!(act, Act::Finish { changed: true }),
+        deferred_until: match act {
+            Act::GiveBack { not_before } => Some(*not_before),
+            _ => None,
+        },
+        wrong: wrong.filter(|_| matches!(act, Act::Change { .. }) && row.state == State::Failed),
+        operation,
+    };
+    db::rollouts::set_mark(conn, &new, now).await?;
+    if mark == row.mark && !matches!(act, Act::Change { .. }) {
+        return Ok(());
+    }
+    let summary = format!("rollout {}: {} is {mark}: {reason}", rollout.name, row.name);
+    let event = db::events::NewEvent::node(now, "muster", "rollout.node", row.node, summary);
+    let detail = json!({ "rollout": rollout.name, "pool": rollout.pool_name, "revision": rollout.number, "mark": mark, "act": act.code(), "code": code });
+    db::events::insert(conn, event.under(operation).with(detail)).await?;
+    metrics::counter!("muster_rollout_marks_total", "mark" => mark.as_str()).increment(1);
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! The facts of a rollout, read from the rows for a call of the planner.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_api::operations::OperationState;
+use muster_api::pools::DEFAULT_MAX_UNAVAILABLE;
+use muster_api::rollouts::RolloutState;
+use muster_core::effects::Effect;
+use muster_core::ids::{NodeId, ObjectId};
+use muster_core::lifecycle::state::{Action, State};
+use muster_core::revisions::Revision;
+use muster_core::rollout::{
+    Budget, Change, Condition, Control, DomainAxis, Fleet, HaltReason, Jobs, Mark, Member, Node,
+    Opening, RevisionNumber, Stage, Validation, build_budget,
+};
+use sqlx::PgConnection;
+
+use crate::db;
+use crate::db::disruption::MemberRow;
+use crate::db::rollouts::{NodeRow, RolloutRow};
+use crate::error::Error;
+use crate::intents::revisions;
+
+/// The rows of a rollout's nodes, with the planner's view.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub rows: Vec<NodeRow>,
+    pub fleet: Fleet,
+}
+
+/// Loads the facts of a rollout.
+///
+/// # Errors
+/// 409 for an unreadable target; when the database fails.
+pub(crate) async fn load(conn: &mut PgConnection, rollout: &RolloutRow) -> Result<Loaded, Error> {
+    let mut rows = db::rollouts::list_nodes(conn, rollout.id).await?;
+    rows.retain(|row| row.is_member);
+    let effects = find_effects(conn, rollout, &rows).await?;
+    let members = Members::load(conn, rollout.pool).await?;
+    let nodes: Vec<Node> = rows
+        .iter()
+        .filter_map(|row| {
+            let member = members.own.get(&row.node)?;
+            let effect = effects.get(&row.running).copied();
+            Some(build_node(row, member.clone(), effect))
+        })
+        .collect();
+    let listed: BTreeSet<NodeId> = nodes.iter().map(|node| node.member.node).collect();
+    let own = members.own.into_values();
+    let neighbours = own
+        .filter(|member| !listed.contains(&member.node))
+        .chain(members.others);
+    let since = rollout.since.map_or(rollout.created_at, |at| at.to_jiff());
+    let fleet = Fleet {
+        target: number(rollout.number),
+        supersedes: None,
+        control: control(rollout),
+        promoted: rollout.promoted,
+        planned: u32::try_from(rollout.planned).unwrap_or_default(),
+        since,
+        window: Opening::Open { until: None },
+        frozen_until: None,
+        signals: Vec::new(),
+        failed_and_left: u32::try_from(rollout.failed_and_left).unwrap_or_default(),
+        budget: members.budget,
+        durations_s: Vec::new(),
+        neighbours: neighbours.collect(),
+        nodes,
+    };
+    Ok(Loaded { rows, fleet })
+}
+
+/// The members of the pool and of its failure domains. Axes are named `site/axis`, because two sites
+/// may use the same name.
+struct Members {
+    own: BTreeMap<NodeId, Member>,
+    others: Vec<Member>,
+    budget: Budget,
+}
+
+impl Members {
+    async fn load(conn: &mut PgConnection, pool: ObjectId) -> Result<Self, Error> {
+        let none = BTreeSet::new();
+        let rows = db::disruption::list_members(conn, pool, None, &[], &none).await?;
+        let sites: BTreeMap<ObjectId, String> = rows
+            .iter()
+            .map(|row| (row.site, row.site_name.clone()))
+            .collect();
+        let mut own = BTreeMap::new();
+        let (mut others, mut axes) = (BTreeMap::new(), Vec::new());
+        let mut max_unavailable = DEFAULT_MAX_UNAVAILABLE;
+        for (site, name) in sites {
+            let Some(budgets) = db::disruption::find_budgets(conn, pool, site).await? else {
+                continue;
+            };
+            max_unavailable = budgets.max_unavailable;
+            let here: Vec<DomainAxis> = budgets
+                .axes
+                .into_iter()
+                .map(|axis| DomainAxis {
+                    label: Some(axis.label().to_owned()),
+                    name: format!("{name}/{}", axis.name),
+                    ..axis
+                })
+                .collect();
+            let at_site = rows.iter().filter(|row| row.site == site);
+            let members: Vec<(NodeId, Member)> = at_site
+                .map(|row| (row.node, row.member(site, &here)))
+                .collect();
+            let domains: BTreeSet<String> = members
+                .iter()
+                .flat_map(|(_, member)| member.domains.clone())
+                .collect();
+            own.extend(members);
+            if !domains.is_empty() {
+                let all = db::disruption::list_members(conn, pool, Some(site), &here, &domains);
+                let foreign = all.await?.into_iter().filter(|row| !row.in_pool);
+                others.extend(foreign.map(|row: MemberRow| (row.node, row.member(site, &here))));
+            }
+            axes.extend(here);
+        }
+        let all: Vec<Member> = own
+            .values()
+            .cloned()
+            .chain(others.values().cloned())
+            .collect();
+        Ok(Self {
+            budget: build_budget(max_unavailable, &axes, &all),
+            own,
+            others: others.into_values().collect(),
+        })
+    }
+}
+
+/// Returns the effect of the target by the revision that a node runs. A revision that cannot be read
+/// has no effect in the result.
+async fn find_effects(
+    conn: &mut PgConnection,
+    rollout: &RolloutRow,
+    rows: &[NodeRow],
+) -> Result<BTreeMap<Option<i32>, Effect>, Error> {
+    let target = find_revision(conn, rollout.pool, rollout.number).await?;
+    let target = target.ok_or_else(|| {
+        let detail = format!(
+            "Revision {} of {} cannot be read.",
+            rollout.number, rollout.pool_name
+        );
+        Error::conflict("unreadable", detail)
+    })?;
+    let numbers: BTreeSet<i32> = rows.iter().filter_map(|row| row.running).collect();
+    let mut effects = BTreeMap::new();
+    for number in numbers {
+        if let Some(own) = find_revision(conn, rollout.pool, number).await? {
+            effects.insert(Some(number), own.effect_to(&target));
+        }
+    }
+    Ok(effects)
+}
+
+async fn find_revision(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    number: i32,
+) -> Result<Option<Revision>, Error> {
+    let stored = db::revisions::find(conn, pool, number).await?;
+    Ok(stored.and_then(|stored| revisions::parse(&stored).ok()))
+}
+
+fn number(number: i32) -> RevisionNumber {
+    RevisionNumber(u32::try_from(number).unwrap_or_default())
+}
+
+fn control(rollout: &RolloutRow) -> Control {
+    match rollout.state {
+        RolloutState::Planned | RolloutState::Running => Control::Running,
+        RolloutState::Halted => match &rollout.halt {
+            Some(reason) => Control::Halted(reason.0.clone()),
+            None => Control::Halted(HaltReason::Person("no reason recorded".to_owned())),
+        },
+        RolloutState::Superseded | RolloutState::Done | RolloutState::Expired => {
+            Control::Superseded
+        }
+    }
+}
+
+fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>) -> Node {
+    let stage = find_stage(row);
+    let begun = matches!(stage.mark(), Mark::Changing | Mark::Validating);
+    let unreadable = match (effect, begun) {
+        (None, false) => Some(match row.running {
+            Some(number) => format!("revision {number}, which the node runs, cannot be read"),
+            None => {
+                "the running revision is unknown until the next comparison (the action check-drift)"
+                    .to_owned()
+            }
+        }),
+        (Some(_), _) | (None, true) => None,
+    };
+    Node {
+        member,
+        name: row.name.clone(),
+        rack: row.rack.clone(),
+        labels: row.labels.0.clone(),
+        stage,
+        since: row.since,
+        runs: row.running.map(number),
+        going_to: row.assigned.map(number),
+        // The running revision is unknown while the node changes. The change was permitted.
+        effect: effect.unwrap_or(Effect::InPlace),
+        // The drain of the lifecycle waits for the jobs.
+        jobs: Jobs::Known(Vec::new()),
+        wrong: row.wrong.clone(),
+        failed_before: row.failed_before,
+        requeue_agreed: false,
+        gpus: 0,
+        idle_since: None,
+        announced_for: None,
+        notified: BTreeSet::new(),
+        condition: Condition {
+            held: row.hold,
+            protected: row.protected,
+            adopted: row.adopted,
+            busy: find_other_work(row),
+            deferred_until: row.deferred_until.map(|until| until.to_jiff()),
+            unreadable,
+        },
+    }
+}
+
+/// Returns the work of others that keeps the rollout from the node.
+fn find_other_work(row: &NodeRow) -> Option<String> {
+    let own = row.operation.is_some() && row.operation == row.node_operation;
+    let other = row.open_operation.clone().filter(|_| !own);
+    other.or_else(|| {
+        let rests = row.state.is_resting() && row.state != State::InService;
+        rests.then(|| format!("the node is {}", row.state))
+    })
+}
+
+/// Returns the node's stage from the mark and from the lifecycle.
+fn find_stage(row: &NodeRow) -> Stage {
+    let reason = || {
+        row.state_reason
+            .clone()
+            .unwrap_or_else(|| row.state.to_string())
+    };
+    match row.mark {
+        Mark::NotBegun => Stage::NotBegun,
+        Mark::Waiting => Stage::Waiting,
+        Mark::Done => Stage::Done {
+            changed: row.changed,
+        },
+        Mark::Skipped => Stage::Skipped,
+        Mark::Failed => Stage::Failed,
+        Mark::Changing | Mark::Validating => match row.state {
+            State::Draining => Stage::Changing(Change::Draining),
+            State::Imaging | State::Installing => Stage::Changing(Change::Working),
+            State::Validating if row.mark == Mark::Changing => Stage::Changing(Change::Arrived),
+            State::Validating => Stage::Validating(Validation::Gating),
+            State::Admitting if row.mark == Mark::Changing => Stage::Changing(Change::Arrived),
+            State::Admitting => Stage::Validating(Validation::Readmitting),
+            State::InService => find_stage_in_service(row),
+            State::Failed if row.mark == Mark::Changing => {
+                Stage::Changing(Change::Wrong { result: reason() })
+            }
+            State::Failed | State::Quarantined | State::Repairing => {
+                Stage::Validating(Validation::GateFailed { finding: reason() })
+            }
+            State::Maintenance
+            | State::Discovered
+            | State::Inspecting
+            | State::Available
+            | State::Wiping
+            | State::Retired => Stage::Changing(Change::DrainCancelled),
+        },
+    }
+}
+
+/// Returns the stage of a begun node that serves: the way is complete, or was cancelled.
+fn find_stage_in_service(row: &NodeRow) -> Stage {
+    let has_succeeded = row.attempt == Some(OperationState::Succeeded);
+    match (has_succeeded, row.running) {
+        (true, Some(running)) if Some(running) == row.assigned => {
+            Stage::Validating(Validation::Readmitting)
+        }
+        // The comparison after the change has not been recorded.
+        (true, None) => Stage::Changing(Change::Working),
+        (true, Some(_)) | (false, _) => match row.action {
+            Some(Action::Converge) => Stage::Changing(Change::Draining),
+            Some(_) | None => Stage::Changing(Change::DrainCancelled),
+        },
+    }
+}

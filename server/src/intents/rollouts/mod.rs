@@ -1,0 +1,41 @@
+//! Rollouts: plans, the acts of people, and the ticks of the executor. A tick reads the facts, asks
+//! the planner in `core/rollout`, and applies the planned actions.
+
+mod advance; // A tick of every open rollout
+mod control; // Start, halt, resume, promote, skip and retry
+mod execute; // Actions of a plan, each in a transaction of its own
+mod fleet; // The facts of a rollout
+mod plan; // A planned rollout, with the digest that a person confirms
+pub(crate) mod view; // Rollouts as returned to readers
+
+use sqlx::PgConnection;
+
+use crate::db;
+use crate::db::rollouts::RolloutRow;
+use crate::error::Error;
+
+pub use advance::advance;
+pub(crate) use control::{Request, halt, promote, resume, retry, skip, start};
+pub(crate) use plan::plan;
+
+/// The longest reason, in bytes.
+const REASON: usize = 1000;
+
+/// Returns one rollout by name or id.
+///
+/// # Errors
+/// 404 for an unknown rollout.
+pub(crate) async fn find(conn: &mut PgConnection, key: &str) -> Result<RolloutRow, Error> {
+    let found = db::rollouts::find(conn, key).await?;
+    found.ok_or_else(|| Error::NotFound(format!("rollout {key:?}")))
+}
+
+/// Checks the reason of a person.
+fn check_reason(reason: &str) -> Result<&str, Error> {
+    let wrong = |code, detail: String| Err(Error::unprocessable("/reason", code, detail));
+    match reason.trim() {
+        "" => wrong("required", "A reason for the next reader.".to_owned()),
+        long if long.len() > REASON => wrong("out_of_range", format!("At most {REASON} bytes.")),
+        reason => Ok(reason),
+    }
+}

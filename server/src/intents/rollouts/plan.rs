@@ -1,0 +1,170 @@
+//! Plans a rollout: the nodes with their effects, and the policy, under a digest. A person starts the
+//! plan by the digest.
+
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use muster_api::rollouts::PlanRollout;
+use muster_core::effects::Effect as Cost;
+use muster_core::ids::RolloutId;
+use muster_core::rollout::{Allow, DrainPolicy, RolloutPolicy, Rule, plan as plan_tick};
+use muster_core::values::Digest;
+use serde_json::json;
+
+use super::fleet::{self, Loaded};
+use super::view;
+use crate::app::App;
+use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::db;
+use crate::db::rollouts::{NewRollout, RolloutRow};
+use crate::document::fault;
+use crate::error::{Error, Fault};
+use crate::intents::answer::Answer;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::pairs::find_pool;
+use crate::intents::revisions;
+use crate::intents::writing::{self, Effect};
+
+/// Time until a plan ends without a start.
+const WAITS: SignedDuration = SignedDuration::from_hours(24);
+
+/// Plans a rollout of a pool to a revision.
+///
+/// # Errors
+/// 404 for an unknown pool; 409 for an unfit revision, or a pool without nodes to
+/// change; 422 for an unknown revision and a wrong policy.
+pub(crate) async fn plan(
+    app: &App,
+    actor: &Actor,
+    idempotency: IdempotencyKey,
+    body: &PlanRollout,
+) -> Result<Answer, Error> {
+    check(&body.policy)?;
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let pool = find_pool(conn, &body.pool).await?;
+        let key = &pool.id.to_string();
+        let named = Named { kind: "pool", key };
+        actor.need(conn, "rollout.plan", named).await?;
+        db::revisions::lock(conn, pool.id).await?;
+        let stored = revisions::find_named(conn, pool.id, body.revision).await?;
+        revisions::parse_installable(&stored)?;
+        let now = app.clock.now();
+        let name = format!("{}-{}", pool.name, db::rollouts::count(conn, pool.id).await? + 1);
+        let id = RolloutId::new();
+        let mut new = NewRollout {
+            id,
+            name: &name,
+            pool: pool.id,
+            target: stored.id,
+            policy: &body.policy,
+            digest: "",
+            expires_at: now + WAITS,
+            planned: 0,
+            actor: &actor.name,
+            now,
+        };
+        db::rollouts::insert(conn, &new).await?;
+        db::rollouts::follow_members(conn, id, now).await?;
+        let row = super::find(conn, &id.to_string()).await?;
+        let loaded = fleet::load(conn, &row).await?;
+        let planned = count_changes(&loaded);
+        if planned == 0 {
+            let detail = format!(
+                "No node of {} needs a change for revision {}.",
+                pool.name, body.revision
+            );
+            return Err(Error::conflict("nothing_to_change", detail));
+        }
+        refuse_impossible(&body.policy, &loaded, now)?;
+        let digest = find_digest(&row, &loaded);
+        new.digest = &digest;
+        new.planned = i32::try_from(planned).unwrap_or(i32::MAX);
+        db::rollouts::set_plan(conn, &new).await?;
+        let summary = format!(
+            "rollout {name} is planned: {planned} nodes of {} to revision {}",
+            pool.name, body.revision
+        );
+        let event = actor.event(now, "rollout.planned", None, summary).about(pool.id);
+        let detail = json!({ "rollout": name, "pool": pool.name, "revision": body.revision, "planned": planned, "plan": digest });
+        db::events::insert(conn, event.with(detail)).await?;
+        let rollout = view::load(conn, actor, &id.to_string(), now).await?;
+        let answer = Answer::ok(&rollout)?.status(StatusCode::CREATED);
+        Ok(Effect::Done(answer.location(rollout.link)))
+    })
+    .await
+}
+
+fn check(policy: &RolloutPolicy) -> Result<(), Error> {
+    let mut faults: Vec<Fault> = policy
+        .faults()
+        .into_iter()
+        .map(|wrong| {
+            fault(
+                format!("/policy/{}", wrong.pointer),
+                wrong.code,
+                wrong.detail,
+            )
+        })
+        .collect();
+    if policy.allow == Allow::Reinstall {
+        let detail = "A rollout changes nodes in place or with a reboot. Reinstall nodes singly.";
+        faults.push(fault("/policy/allow", "unsupported", detail));
+    }
+    if policy.train {
+        let detail =
+            "A rollout changes the stack of a node. Other changes of the node are separate.";
+        faults.push(fault("/policy/train", "unsupported", detail));
+    }
+    if policy.drain != DrainPolicy::Wait {
+        let detail = "A rollout waits for the jobs of a node.";
+        faults.push(fault("/policy/drain", "unsupported", detail));
+    }
+    if !policy.notice_before_s.is_empty() {
+        let detail = "A rollout sends no notices to the users of a node.";
+        faults.push(fault("/policy/notice_before_s", "unsupported", detail));
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Unprocessable(faults)),
+    }
+}
+
+/// Counts the nodes to be changed.
+fn count_changes(loaded: &Loaded) -> usize {
+    let nodes = loaded.fleet.nodes.iter();
+    nodes.filter(|node| node.effect != Cost::None).count()
+}
+
+/// Refuses a rollout never able to close a node.
+///
+/// # Errors
+/// 409 with the exhausted budget and the numbers.
+fn refuse_impossible(policy: &RolloutPolicy, loaded: &Loaded, now: Timestamp) -> Result<(), Error> {
+    let ticked = plan_tick(policy, &loaded.fleet, now);
+    match ticked.concurrency.bound_by {
+        Some(Rule::Budget(refusal)) if ticked.concurrency.max == 0 && refusal.max == 0 => {
+            Err(Error::conflict(
+                "budget",
+                format!("The rollout could never begin: {refusal}."),
+            ))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Returns the digest of the plan: the target, the policy, and the nodes with their effects.
+pub(super) fn find_digest(row: &RolloutRow, loaded: &Loaded) -> String {
+    let nodes = loaded.fleet.nodes.iter();
+    let nodes: Vec<(&str, Cost, Option<u32>)> = nodes
+        .map(|node| {
+            (
+                node.name.as_str(),
+                node.effect,
+                node.runs.map(|number| number.0),
+            )
+        })
+        .collect();
+    let plan =
+        json!({ "pool": row.pool, "target": row.target, "policy": row.policy, "nodes": nodes });
+    Digest::of(plan.to_string().as_bytes()).to_string()
+}

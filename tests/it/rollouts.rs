@@ -1,0 +1,348 @@
+//! Rollouts: the nodes of a pool move to a revision in waves behind a canary, within the disruption
+//! budget. The simulated world drives the executor, the engine and the agent.
+
+use muster_api::tokens::Role;
+use muster_core::gates::Verdict;
+use muster_server::tasks::rollouts;
+use serde_json::{Value, json};
+
+use crate::simulated::World;
+use crate::support::fleet;
+use crate::support::server::Reply;
+
+/// Nodes in service on revision 1, and a published revision 2 that needs a reboot.
+async fn serving(nodes: u8, max_unavailable: Value) -> World {
+    let mut world = World::declare(nodes, |path, mut body| {
+        if path == "/v1/pools/gpu" {
+            body["spec"]["max_unavailable"] = max_unavailable.clone();
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    for number in 1..=nodes {
+        world.claim(&format!("n{number}")).await.expect(201);
+    }
+    world.settle().await;
+    publish(&world, "2").await;
+    world
+}
+
+async fn publish(world: &World, version: &str) {
+    let mut stack = fleet::stack();
+    stack["spec"]["version"] = json!(version);
+    stack["spec"]["bundle"] = json!(fleet::digest("bundle"));
+    stack["spec"]["kernel_args"] = json!(["nouveau.modeset=0", format!("v={version}")]);
+    world.admin.put("/v1/stacks/base", &stack).await.expect(200);
+}
+
+/// A canary of 1 node without a soak, then waves of 2 nodes.
+fn policy() -> Value {
+    json!({
+        "canary": { "count": 1, "soak_s": 0 },
+        "waves": { "sizes": [2, 2, 2] },
+        "budgets": { "max_waiting": "100%", "max_changing": "100%", "max_validating": "100%" },
+        "failure_budget": { "count": 0 },
+    })
+}
+
+async fn plan(world: &World, revision: i64, policy: &Value) -> Reply {
+    let body = json!({ "pool": "gpu", "revision": revision, "policy": policy });
+    world.admin.post("/v1/rollouts", &body).await
+}
+
+async fn steer(world: &World, rollout: &str, act: &str, body: Value) -> Reply {
+    let path = format!("/v1/rollouts/{rollout}/actions/{act}");
+    world.admin.post(&path, &body).await
+}
+
+/// Plans and starts a rollout. Returns its name.
+async fn start(world: &World, revision: i64, policy: &Value) -> String {
+    let planned = plan(world, revision, policy).await.expect(201).body;
+    let name = planned["name"].as_str().unwrap().to_owned();
+    let body = json!({ "plan": planned["plan"] });
+    steer(world, &name, "start", body).await.expect(200);
+    name
+}
+
+async fn show(world: &World, rollout: &str) -> Value {
+    let path = format!("/v1/rollouts/{rollout}");
+    world.admin.get(&path).await.expect(200).body
+}
+
+/// The marks of the nodes `n1`… in order.
+fn marks(rollout: &Value) -> Vec<&str> {
+    let nodes = rollout["nodes"].as_array().unwrap();
+    nodes
+        .iter()
+        .map(|node| node["mark"].as_str().unwrap())
+        .collect()
+}
+
+/// Ticks, engine and agent, until nothing moves.
+async fn settle(world: &mut World) {
+    for _ in 0..300 {
+        let ticked = rollouts::round(&world.server.app).await.unwrap();
+        let moved = world.pass().await;
+        if !ticked && !moved {
+            world.settle().await;
+            if !rollouts::round(&world.server.app).await.unwrap() {
+                return;
+            }
+        }
+    }
+    panic!("the rollout does not come to rest");
+}
+
+/// Until a node has left service for the rollout.
+async fn until_one_changes(world: &mut World, rollout: &str) {
+    for _ in 0..100 {
+        rollouts::round(&world.server.app).await.unwrap();
+        if marks(&show(world, rollout).await).contains(&"changing") {
+            return;
+        }
+        world.pass().await;
+    }
+    panic!("no node changes");
+}
+
+async fn running(world: &World, node: &str) -> Option<i64> {
+    let path = format!("/v1/claims/c-{node}");
+    let claim = world.admin.get(&path).await.expect(200).body;
+    claim["status"]["running_revision"].as_i64()
+}
+
+/// The nodes in the order in which the rollout has taken them.
+async fn taken(world: &World) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT n.name FROM events e JOIN nodes n ON n.id = e.node_id
+         WHERE e.kind = 'rollout.node' AND e.detail ->> 'act' = 'close' ORDER BY e.seq",
+    )
+    .fetch_all(&world.server.app.pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_rollout_moves_a_pool_in_waves_behind_a_canary() {
+    let mut world = serving(4, json!("100%")).await;
+    let planned = plan(&world, 2, &policy()).await.expect(201).body;
+    assert_eq!(
+        (&planned["state"], &planned["planned"], &planned["name"]),
+        (&json!("planned"), &json!(4), &json!("gpu-1"))
+    );
+    assert_eq!(planned["nodes"][0]["effect"], "reboot");
+    settle(&mut world).await;
+    assert_eq!(taken(&world).await.len(), 0, "a plan changes no node");
+
+    let body = json!({ "plan": planned["plan"] });
+    steer(&world, "gpu-1", "start", body).await.expect(200);
+    until_one_changes(&mut world, "gpu-1").await;
+    let canary = show(&world, "gpu-1").await;
+    let changing = marks(&canary)
+        .iter()
+        .filter(|mark| **mark == "changing")
+        .count();
+    assert_eq!(changing, 1, "{canary:#}");
+    assert_eq!(canary["now"]["binding"]["code"], "canary");
+    settle(&mut world).await;
+    let done = show(&world, "gpu-1").await;
+    assert_eq!(
+        (&done["state"], marks(&done)),
+        (&json!("done"), vec!["done"; 4])
+    );
+    for node in ["n1", "n2", "n3", "n4"] {
+        assert_eq!(running(&world, node).await, Some(2), "{node}");
+        let drained = world.states(node).await;
+        let drained = drained.iter().filter(|state| *state == "draining").count();
+        assert_eq!(drained, 1, "{node}");
+    }
+    let pool = world.admin.get("/v1/pools/gpu").await.expect(200).body;
+    assert_eq!(pool["status"]["present_revision"], 2);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_failed_node_halts_the_rollout_and_the_rollback_needs_no_health() {
+    let mut world = serving(4, json!("100%")).await;
+    world.gates("n3", &[Verdict::Fail]);
+    let name = start(&world, 2, &policy()).await;
+    settle(&mut world).await;
+    let halted = show(&world, &name).await;
+    assert_eq!(halted["state"], "halted", "{halted:#}");
+    let mark =
+        |rollout: &Value, mark: &str| marks(rollout).iter().filter(|one| **one == mark).count();
+    assert_eq!(mark(&halted, "failed"), 1, "{halted:#}");
+    assert!(
+        ["failure_budget", "canary_failed"].contains(&halted["halt"]["code"].as_str().unwrap()),
+        "{halted:#}"
+    );
+    assert!(mark(&halted, "not_begun") >= 1, "{halted:#}");
+    let before = taken(&world).await;
+    world.advance(3600);
+    settle(&mut world).await;
+    assert_eq!(
+        taken(&world).await,
+        before,
+        "a halted rollout starts no work"
+    );
+
+    // The way back is a rollout to the former revision.
+    let beside = plan(&world, 1, &policy()).await;
+    let back = beside.expect(201).body;
+    let refused = json!({ "plan": back["plan"] });
+    let refused = steer(&world, "gpu-2", "start", refused).await;
+    assert_eq!(refused.problem().0, 409, "{}", refused.text);
+    let body = json!({ "plan": back["plan"], "supersede": true });
+    steer(&world, "gpu-2", "start", body).await.expect(200);
+    settle(&mut world).await;
+    assert_eq!(show(&world, &name).await["state"], "superseded");
+    for node in ["n1", "n2", "n4"] {
+        assert_eq!(running(&world, node).await, Some(1), "{node}");
+        assert_eq!(world.state(node).await, "in_service");
+    }
+    world.check().await;
+}
+
+#[tokio::test]
+async fn the_disruption_budget_bounds_a_rollout() {
+    let mut world = serving(3, json!(1)).await;
+    let mut wide = policy();
+    wide["canary"] = Value::Null;
+    wide["waves"] = json!({ "sizes": ["100%"] });
+    let name = start(&world, 2, &wide).await;
+    world.ask("n3", "maintain").await.expect(202);
+    world.settle().await;
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(taken(&world).await.len(), 0, "n3 has the slot: {seen:#}");
+    assert_eq!(seen["now"]["binding"]["code"], "pool_budget");
+    world.ask("n3", "resume").await.expect(202);
+    settle(&mut world).await;
+    let done = show(&world, &name).await;
+    assert_eq!(done["state"], "done", "{done:#}");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_halt_by_a_person_wins_until_a_resume() {
+    let mut world = serving(3, json!("100%")).await;
+    let name = start(&world, 2, &policy()).await;
+    until_one_changes(&mut world, &name).await;
+    let nothing = steer(&world, &name, "halt", json!({ "reason": " " })).await;
+    assert_eq!(nothing.status, 422, "{}", nothing.text);
+    steer(
+        &world,
+        &name,
+        "halt",
+        json!({ "reason": "the deadline is near" }),
+    )
+    .await
+    .expect(200);
+    settle(&mut world).await;
+    let halted = show(&world, &name).await;
+    assert_eq!(
+        (&halted["state"], &halted["halt"]["code"]),
+        (&json!("halted"), &json!("person"))
+    );
+    assert_eq!(
+        taken(&world).await.len(),
+        1,
+        "the changing node goes on alone"
+    );
+    world.restart_server().await;
+    settle(&mut world).await;
+    assert_eq!(taken(&world).await.len(), 1);
+    steer(
+        &world,
+        &name,
+        "resume",
+        json!({ "reason": "the deadline is over" }),
+    )
+    .await
+    .expect(200);
+    settle(&mut world).await;
+    assert_eq!(show(&world, &name).await["state"], "done");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_plan_is_started_as_confirmed_or_not_at_all() {
+    let mut world = serving(3, json!("100%")).await;
+    let unknown = plan(&world, 9, &policy()).await;
+    assert_eq!(unknown.problem().0, 422, "{}", unknown.text);
+    let nothing = plan(&world, 1, &policy()).await;
+    assert_eq!(
+        nothing.problem(),
+        (409, "nothing_to_change", nothing.problem().2)
+    );
+    for (member, value) in [
+        ("allow", json!("reinstall")),
+        ("train", json!(true)),
+        ("stall_after_s", json!(1)),
+    ] {
+        let mut wrong = policy();
+        wrong[member] = value;
+        let refused = plan(&world, 2, &wrong).await;
+        assert_eq!(refused.status, 422, "{member}: {}", refused.text);
+        let pointer = refused.body["errors"][0]["pointer"].as_str().unwrap();
+        assert_eq!(pointer, format!("/policy/{member}"));
+    }
+    // A plan is a right, and the start another.
+    let automation = world.server.caller(Role::Automation).await;
+    let body = json!({ "pool": "gpu", "revision": 2, "policy": policy() });
+    let planned = automation
+        .post("/v1/rollouts", &body)
+        .await
+        .expect(201)
+        .body;
+    let start = json!({ "plan": planned["plan"] });
+    let path = "/v1/rollouts/gpu-1/actions/start";
+    assert_eq!(automation.post(path, &start).await.status, 403);
+    // The fleet changes between the plan and the start.
+    world.release("n3").await.expect(202);
+    world.settle().await;
+    let changed = steer(&world, "gpu-1", "start", start.clone()).await;
+    assert_eq!(
+        changed.problem(),
+        (409, "plan_changed", changed.problem().2)
+    );
+    let again = plan(&world, 2, &policy()).await.expect(201).body;
+    assert_eq!(again["planned"], 2);
+    let wrong = steer(&world, "gpu-2", "start", start).await;
+    assert_eq!(wrong.problem(), (409, "plan_changed", wrong.problem().2));
+    world.advance(25 * 3600);
+    let late = json!({ "plan": again["plan"] });
+    let late = steer(&world, "gpu-2", "start", late).await;
+    assert_eq!(late.problem(), (409, "expired", late.problem().2));
+}
+
+#[tokio::test]
+async fn nodes_on_hold_are_left_alone_and_named() {
+    let mut world = serving(3, json!("100%")).await;
+    let hold = json!({ "spec": { "hold": true } });
+    world
+        .admin
+        .patch("/v1/claims/c-n1", &hold)
+        .await
+        .expect(200);
+    let name = start(&world, 2, &policy()).await;
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(marks(&seen), ["not_begun", "done", "done"], "{seen:#}");
+    assert_eq!(seen["nodes"][0]["why"]["code"], "held");
+    assert_eq!(running(&world, "n1").await, Some(1));
+    let reason = json!({ "node": "n1", "reason": "its user runs until Friday" });
+    steer(&world, &name, "skip", reason.clone())
+        .await
+        .expect(200);
+    settle(&mut world).await;
+    let done = show(&world, &name).await;
+    assert_eq!(
+        (&done["state"], marks(&done)[0]),
+        (&json!("done"), "skipped")
+    );
+    let late = steer(&world, &name, "retry", reason).await;
+    assert_eq!(late.problem(), (409, "state", late.problem().2));
+    world.check().await;
+}
