@@ -6,6 +6,7 @@ use muster_core::gates::Verdict;
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
+use crate::schedulers::say;
 use crate::simulated::World;
 use crate::support::fleet;
 use crate::support::server::Reply;
@@ -344,5 +345,133 @@ async fn nodes_on_hold_are_left_alone_and_named() {
     );
     let late = steer(&world, &name, "retry", reason).await;
     assert_eq!(late.problem(), (409, "state", late.problem().2));
+    world.check().await;
+}
+
+/// The node with a mark.
+fn marked(rollout: &Value, mark: &str) -> String {
+    let nodes = rollout["nodes"].as_array().unwrap();
+    let node = nodes.iter().find(|node| node["mark"] == mark);
+    node.unwrap()["node"].as_str().unwrap().to_owned()
+}
+
+async fn assigned(world: &World, node: &str) -> i64 {
+    let path = format!("/v1/claims/c-{node}");
+    let claim = world.admin.get(&path).await.expect(200).body;
+    claim["status"]["revision"].as_i64().unwrap()
+}
+
+#[tokio::test]
+async fn a_drain_of_the_rollout_is_not_taken_for_a_drain_of_others() {
+    let mut world = serving(2, json!("100%")).await;
+    let name = start(&world, 2, &policy()).await;
+    until_one_changes(&mut world, &name).await;
+    let node = marked(&show(&world, &name).await, "changing");
+    // The scheduler's look reports the node while the last job still runs.
+    let reason = Some("muster: leaving service");
+    say(&mut world, &[(&node, "draining", reason)]).await;
+    assert_eq!(world.state(&node).await, "draining");
+    rollouts::round(&world.server.app).await.unwrap();
+    assert_eq!(marked(&show(&world, &name).await, "changing"), node);
+    settle(&mut world).await;
+    assert_eq!(show(&world, &name).await["state"], "done");
+    let states = world.states(&node).await;
+    let drained = states.iter().filter(|state| *state == "draining").count();
+    assert_eq!(drained, 1);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_canary_that_breaks_in_its_soak_halts_the_rollout() {
+    let mut world = serving(3, json!("100%")).await;
+    let mut soaks = policy();
+    soaks["canary"]["soak_s"] = json!(3600);
+    let name = start(&world, 2, &soaks).await;
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(seen["now"]["binding"]["code"], "soak", "{seen:#}");
+    let canary = marked(&seen, "done");
+    world.ask(&canary, "quarantine").await.expect(202);
+    settle(&mut world).await;
+    world.advance(7200);
+    settle(&mut world).await;
+    let halted = show(&world, &name).await;
+    assert_eq!(halted["halt"]["code"], "canary_failed", "{halted:#}");
+    assert_eq!(taken(&world).await, [canary]);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_superseded_rollout_is_followed_to_its_end() {
+    let mut world = serving(3, json!("100%")).await;
+    let first = start(&world, 2, &policy()).await;
+    until_one_changes(&mut world, &first).await;
+    publish(&world, "3").await;
+    let next = plan(&world, 3, &policy()).await.expect(201).body;
+    let body = json!({ "plan": next["plan"], "supersede": true });
+    steer(&world, "gpu-2", "start", body).await.expect(200);
+    settle(&mut world).await;
+    let ended = show(&world, &first).await;
+    let terminal = ["done", "skipped", "failed"];
+    assert!(
+        marks(&ended).iter().all(|mark| terminal.contains(mark)),
+        "{ended:#}"
+    );
+    assert_eq!(show(&world, "gpu-2").await["state"], "done");
+    for node in ["n1", "n2", "n3"] {
+        assert_eq!(running(&world, node).await, Some(3), "{node}");
+    }
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_person_who_undrains_a_node_keeps_the_node_on_its_revision() {
+    let mut world = serving(2, json!("100%")).await;
+    let name = start(&world, 2, &policy()).await;
+    until_one_changes(&mut world, &name).await;
+    let node = marked(&show(&world, &name).await, "changing");
+    assert_eq!(assigned(&world, &node).await, 2);
+    world.ask(&node, "undrain").await.expect(202);
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(marked(&seen, "skipped"), node, "{seen:#}");
+    assert_eq!(assigned(&world, &node).await, 1);
+    assert_eq!(world.state(&node).await, "in_service");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_change_stopped_by_a_person_is_not_begun_again() {
+    let mut world = serving(2, json!("100%")).await;
+    let name = start(&world, 2, &policy()).await;
+    until_one_changes(&mut world, &name).await;
+    let node = marked(&show(&world, &name).await, "changing");
+    world.until(&node, "installing").await;
+    let path = format!("/v1/claims/c-{node}");
+    let claim = world.admin.get(&path).await.expect(200);
+    world.cancel(&claim).await.expect(202);
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(marked(&seen, "skipped"), node, "{seen:#}");
+    assert_eq!(world.state(&node).await, "failed");
+    let states = world.states(&node).await;
+    let begun = states.iter().filter(|state| *state == "draining").count();
+    assert_eq!(begun, 1);
+}
+
+#[tokio::test]
+async fn new_claims_take_a_revision_only_after_a_node_has_passed() {
+    let mut world = serving(2, json!("100%")).await;
+    let mut mild = policy();
+    mild["allow"] = json!("in_place");
+    let name = start(&world, 2, &mild).await;
+    settle(&mut world).await;
+    let done = show(&world, &name).await;
+    assert_eq!(
+        (&done["state"], marks(&done)),
+        (&json!("done"), vec!["skipped"; 2])
+    );
+    let pool = world.admin.get("/v1/pools/gpu").await.expect(200).body;
+    assert_eq!(pool["status"]["present_revision"], 1);
     world.check().await;
 }

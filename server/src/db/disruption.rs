@@ -84,7 +84,8 @@ pub struct MemberRow {
     pub served: bool,
     /// Muster holds back the scheduler's jobs for a measurement.
     pub held: bool,
-    /// The scheduler gives the node no jobs: its state and reason.
+    /// The scheduler gives the node in service no jobs: the scheduler's state and reason. Outside
+    /// service the drain may be Muster's own.
     pub out: Option<String>,
     pub written_off_until: Option<jiff_sqlx::Timestamp>,
     pub written_off_reason: Option<String>,
@@ -260,7 +261,7 @@ pub async fn list_members(
         r#"SELECT n.id AS "node: NodeId", n.name, c.name AS claim, c.pool_id = $1 AS "in_pool!", n.state, n.entered_at, n.reason,
                   c.served_at IS NOT NULL AS "served!",
                   n.held_back OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!",
-                  CASE WHEN o.node_id IS NOT NULL THEN concat_ws(': ', o.state, o.reason) END AS out,
+                  CASE WHEN o.node_id IS NOT NULL AND n.state = 'in_service' THEN concat_ws(': ', o.state, o.reason) END AS out,
                   c.written_off_until, c.written_off_reason, c.written_off_by,
                   n.site_id AS "site: ObjectId", site.name AS site_name, pool.name AS pool_name, rack.name AS "rack?", rack.labels AS "rack_labels?: Labels", n.labels AS "labels: Labels"
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects site ON site.id = n.site_id JOIN objects pool ON pool.id = c.pool_id

@@ -49,7 +49,8 @@ pub mod recoveries; // Recoveries tried on failing nodes
 pub mod replacements; // Claims moving to another node
 pub mod replicas; // Claims made by pools
 pub mod revisions; // Documents that the nodes of a pool install
-pub mod rollouts; // Rollouts, and the marks of their nodes
+pub mod rollout_nodes; // Nodes of rollouts: marks and facts
+pub mod rollouts; // Rollouts: plan, state and policy
 pub mod scheduler; // Scheduler state of nodes without jobs
 pub mod seals; // Seals that make the history provable
 pub mod seen; // The history within a read scope

@@ -163,7 +163,8 @@ pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) ->
     .execute(&mut *conn)
     .await?;
     sqlx::query!(
-        "UPDATE claims SET node_id = $2, epoch = $3, marker = $4, updated_at = $5, assigned_id = $6, imaged_id = $7, running_id = $8 WHERE id = $1",
+        "UPDATE claims SET node_id = $2, epoch = $3, marker = $4, updated_at = $5, assigned_id = $6, imaged_id = $7, running_id = $8,
+                written_off_until = NULL, written_off_reason = NULL, written_off_by = NULL WHERE id = $1",
         one.claim as ClaimId,
         one.coming_node as NodeId,
         before.coming_epoch,

@@ -1,17 +1,14 @@
-//! Rollouts and the marks of their nodes.
+//! Rollouts: plan, state and policy.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use muster_api::operations::OperationState;
 use muster_api::rollouts::RolloutState;
-use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId, RevisionId, RolloutId};
-use muster_core::lifecycle::state::{Action, State};
-use muster_core::rollout::{HaltReason, Mark, RolloutPolicy};
+use muster_core::ids::{ObjectId, RevisionId, RolloutId};
+use muster_core::rollout::{HaltReason, RolloutPolicy};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::objects::Labels;
 use crate::error::Error;
 
 /// A rollout as stored.
@@ -52,43 +49,6 @@ pub struct NewRollout<'a> {
     pub planned: i32,
     pub actor: &'a str,
     pub now: Timestamp,
-}
-
-/// A node of a rollout, with the facts of its claim and lifecycle.
-#[derive(Clone, Debug)]
-pub struct NodeRow {
-    pub node: NodeId,
-    pub name: String,
-    pub claim: ClaimId,
-    /// The revision assigned before the rollout took the node.
-    pub before: Option<RevisionId>,
-    pub mark: Mark,
-    pub since: Timestamp,
-    pub reason_code: Option<String>,
-    pub reason: Option<String>,
-    pub changed: bool,
-    pub wrong: Vec<String>,
-    pub failed_before: bool,
-    pub deferred_until: Option<jiff_sqlx::Timestamp>,
-    pub operation: Option<OperationId>,
-    /// The claim still holds the node for the pool.
-    pub is_member: bool,
-    pub assigned: Option<i32>,
-    pub running: Option<i32>,
-    pub hold: bool,
-    pub state: State,
-    pub state_reason: Option<String>,
-    pub action: Option<Action>,
-    pub node_operation: Option<OperationId>,
-    /// The kind of the node's open operation.
-    pub open_operation: Option<String>,
-    /// The state of the operation of the present attempt.
-    pub attempt: Option<OperationState>,
-    pub protected: bool,
-    pub adopted: bool,
-    pub site: String,
-    pub rack: Option<String>,
-    pub labels: Labels,
 }
 
 /// Counts the rollouts of a pool that were ever planned. The caller holds the lock on the pool's
@@ -178,10 +138,14 @@ pub async fn lock(conn: &mut PgConnection, id: RolloutId) -> Result<Option<Rollo
     .await?)
 }
 
-/// Lists the rollouts that run or are halted, oldest first.
+/// Lists the rollouts that run or are halted, and superseded rollouts with nodes not ended, oldest
+/// first.
 pub async fn list_open(conn: &mut PgConnection) -> Result<Vec<RolloutId>, Error> {
     Ok(sqlx::query_scalar!(
-        r#"SELECT id AS "id: RolloutId" FROM rollouts WHERE state IN ('running', 'halted') ORDER BY started_at, id"#
+        r#"SELECT id AS "id: RolloutId" FROM rollouts r
+           WHERE state IN ('running', 'halted') OR (state = 'superseded' AND EXISTS (
+                     SELECT FROM rollout_nodes n WHERE n.rollout_id = r.id AND n.mark IN ('not_begun', 'waiting', 'changing', 'validating')))
+           ORDER BY started_at, id"#
     )
     .fetch_all(conn)
     .await?)
@@ -286,117 +250,6 @@ pub async fn set_stalled(
     Ok(())
 }
 
-/// Adds the claims of the rollout's pool that have no mark yet, and removes the nodes that left. A
-/// failed node that leaves stays counted.
-pub async fn follow_members(
-    conn: &mut PgConnection,
-    id: RolloutId,
-    now: Timestamp,
-) -> Result<(), Error> {
-    sqlx::query!(
-        "WITH gone AS (
-             DELETE FROM rollout_nodes r WHERE r.rollout_id = $1 AND NOT EXISTS (
-                 SELECT FROM claims c JOIN rollouts o ON o.id = $1 AND o.pool_id = c.pool_id
-                 WHERE c.id = r.claim_id AND c.node_id = r.node_id AND c.state = 'bound')
-             RETURNING r.failed_before OR r.mark = 'failed' AS failed)
-         UPDATE rollouts SET failed_and_left = failed_and_left + (SELECT count(*) FROM gone WHERE failed)::integer
-         WHERE id = $1 AND EXISTS (SELECT FROM gone WHERE failed)",
-        id as RolloutId
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!(
-        "INSERT INTO rollout_nodes (rollout_id, node_id, claim_id, before_id, since)
-         SELECT o.id, c.node_id, c.id, c.assigned_id, $2 FROM rollouts o JOIN claims c ON c.pool_id = o.pool_id AND c.state = 'bound'
-         WHERE o.id = $1 ON CONFLICT DO NOTHING",
-        id as RolloutId,
-        now.to_sqlx() as _
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Lists the nodes of a rollout with their facts, ordered by name.
-pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<NodeRow>, Error> {
-    Ok(sqlx::query_as!(
-        NodeRow,
-        r#"SELECT r.node_id AS "node: NodeId", n.name, r.claim_id AS "claim: ClaimId", r.before_id AS "before: RevisionId", r.mark AS "mark: Mark", r.since, r.reason_code, r.reason,
-                  r.changed, r.wrong, r.failed_before, r.deferred_until, r.operation_id AS "operation: OperationId",
-                  c.state = 'bound' AND c.node_id = r.node_id AS "is_member!", assigned.number AS "assigned?", running.number AS "running?", c.hold,
-                  n.state, n.reason AS state_reason, n.wish AS "action: Action", n.operation_id AS "node_operation: OperationId",
-                  open.kind AS "open_operation?", attempt.state AS "attempt?", n.protected, n.adopted,
-                  site.name AS site, rack.name AS "rack?", n.labels AS "labels: Labels"
-           FROM rollout_nodes r JOIN nodes n ON n.id = r.node_id JOIN claims c ON c.id = r.claim_id JOIN objects site ON site.id = n.site_id
-                LEFT JOIN pool_revisions assigned ON assigned.id = c.assigned_id LEFT JOIN pool_revisions running ON running.id = c.running_id
-                LEFT JOIN operations open ON open.id = n.operation_id AND open.finished_at IS NULL
-                LEFT JOIN operations attempt ON attempt.id = r.operation_id
-                LEFT JOIN objects rack ON rack.id = n.rack_id
-           WHERE r.rollout_id = $1 ORDER BY n.name"#,
-        id as RolloutId
-    )
-    .fetch_all(conn)
-    .await?)
-}
-
-/// A new mark of a node.
-#[derive(Clone, Debug)]
-pub struct NewMark<'a> {
-    pub rollout: RolloutId,
-    pub node: NodeId,
-    pub mark: Mark,
-    pub reason_code: &'a str,
-    pub reason: &'a str,
-    /// Of a done node: whether the rollout changed the node.
-    pub changed: bool,
-    pub deferred_until: Option<Timestamp>,
-    /// The result of a wrong attempt, kept for the next attempt.
-    pub wrong: Option<&'a str>,
-    pub operation: Option<OperationId>,
-}
-
-/// Writes a mark with its reason.
-pub async fn set_mark(
-    conn: &mut PgConnection,
-    new: &NewMark<'_>,
-    now: Timestamp,
-) -> Result<(), Error> {
-    sqlx::query!(
-        "UPDATE rollout_nodes SET mark = $3, since = $4, reason_code = $5, reason = $6, changed = $7, deferred_until = $8,
-                wrong = CASE WHEN $9::text IS NULL THEN wrong ELSE wrong || $9::text END, operation_id = COALESCE($10, operation_id),
-                failed_before = failed_before OR $3 = 'failed'
-         WHERE rollout_id = $1 AND node_id = $2",
-        new.rollout as RolloutId,
-        new.node as NodeId,
-        new.mark.as_str(),
-        now.to_sqlx() as _,
-        new.reason_code,
-        new.reason,
-        new.changed,
-        new.deferred_until.map(|until| until.to_sqlx()) as _,
-        new.wrong,
-        new.operation as Option<OperationId>,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Returns the mark of a node.
-pub async fn find_mark(
-    conn: &mut PgConnection,
-    rollout: RolloutId,
-    node: NodeId,
-) -> Result<Option<Mark>, Error> {
-    Ok(sqlx::query_scalar!(
-        r#"SELECT mark AS "mark: Mark" FROM rollout_nodes WHERE rollout_id = $1 AND node_id = $2"#,
-        rollout as RolloutId,
-        node as NodeId
-    )
-    .fetch_optional(conn)
-    .await?)
-}
-
 /// Returns the rollout of a pool that runs or is halted.
 pub async fn find_open(
     conn: &mut PgConnection,
@@ -421,22 +274,4 @@ pub async fn set_plan(conn: &mut PgConnection, new: &NewRollout<'_>) -> Result<(
     .execute(conn)
     .await?;
     Ok(())
-}
-
-/// Counts the nodes of a rollout by mark.
-pub async fn count_marks(
-    conn: &mut PgConnection,
-    id: RolloutId,
-) -> Result<Vec<(String, u32)>, Error> {
-    let rows = sqlx::query!(
-        r#"SELECT mark, count(*) AS "count!" FROM rollout_nodes WHERE rollout_id = $1 GROUP BY mark"#,
-        id as RolloutId
-    )
-    .fetch_all(conn)
-    .await?;
-    let count = |count: i64| u32::try_from(count).unwrap_or(u32::MAX);
-    Ok(rows
-        .into_iter()
-        .map(|row| (row.mark, count(row.count)))
-        .collect())
 }

@@ -114,11 +114,18 @@ pub async fn see_again(
     Ok(())
 }
 
-/// Deletes the records of nodes receiving jobs again.
+/// Deletes the records of nodes receiving jobs again. A write-off of such a node ends.
 pub async fn forget(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<(), Error> {
     let nodes: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
     sqlx::query!("DELETE FROM scheduler_outs WHERE node_id = ANY($1)", &nodes)
-        .execute(conn)
+        .execute(&mut *conn)
         .await?;
+    sqlx::query!(
+        "UPDATE claims c SET written_off_until = NULL, written_off_reason = NULL, written_off_by = NULL
+         FROM nodes n WHERE n.id = c.node_id AND n.id = ANY($1) AND n.state = 'in_service' AND c.written_off_until IS NOT NULL",
+        &nodes
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }

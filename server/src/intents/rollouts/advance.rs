@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use muster_api::rollouts::RolloutState;
 use muster_core::ids::RolloutId;
-use muster_core::rollout::{Plan, Verdict, plan};
+use muster_core::rollout::{Node, Plan, Stage, Verdict, plan};
 use serde_json::json;
 use tracing::Instrument as _;
 
-use super::fleet;
+use super::fleet::{self, Loaded};
 use super::{execute, find};
 use crate::app::App;
 use crate::db;
@@ -49,18 +49,31 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
     // Waits for a replica ticking the same rollout.
     db::rollouts::lock(&mut tx, id).await?;
     let rollout = find(&mut tx, &id.to_string()).await?;
-    if !matches!(rollout.state, RolloutState::Running | RolloutState::Halted) {
-        return Ok(false);
+    match rollout.state {
+        RolloutState::Running | RolloutState::Halted => {
+            db::rollout_nodes::follow_members(&mut tx, id, now).await?;
+        }
+        // The nodes begun before are followed to their end.
+        RolloutState::Superseded => {}
+        RolloutState::Planned | RolloutState::Done | RolloutState::Expired => return Ok(false),
     }
-    db::rollouts::follow_members(&mut tx, id, now).await?;
     let loaded = fleet::load(&mut tx, &rollout).await?;
     let plan = plan(&rollout.policy, &loaded.fleet, now);
-    let mut changed = judge(&mut tx, &rollout, &plan, now).await?;
+    let mut changed = false;
+    if rollout.state != RolloutState::Superseded {
+        changed |= judge(&mut tx, &rollout, &loaded, &plan, now).await?;
+    }
     tx.commit().await?;
     for planned in plan.actions.iter().take(ACTIONS) {
         let row = loaded.rows.iter().find(|row| row.node == planned.node);
-        if let Some(row) = row {
-            changed |= execute::apply(app, &rollout, row, planned).await?;
+        let Some(row) = row else { continue };
+        match execute::apply(app, &rollout, row, planned).await {
+            Ok(moved) => changed |= moved,
+            Err(error @ Error::Unavailable(_)) => return Err(error),
+            // A failing node does not stop the others.
+            Err(error) => {
+                tracing::error!(node = row.name, error = ?error, "an action of a rollout failed");
+            }
         }
     }
     Ok(changed)
@@ -71,6 +84,7 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
 async fn judge(
     conn: &mut sqlx::PgConnection,
     rollout: &RolloutRow,
+    loaded: &Loaded,
     plan: &Plan,
     now: Timestamp,
 ) -> Result<bool, Error> {
@@ -91,7 +105,11 @@ async fn judge(
         }
         Verdict::Done => {
             db::rollouts::end(conn, rollout.id, RolloutState::Done, now).await?;
-            db::revisions::set_present(conn, rollout.pool, rollout.target).await?;
+            // New claims take a revision only after a node has passed every gate with the revision.
+            let has_passed = |node: &Node| matches!(node.stage, Stage::Done { .. });
+            if loaded.fleet.nodes.iter().any(has_passed) {
+                db::revisions::set_present(conn, rollout.pool, rollout.target).await?;
+            }
             record(
                 conn,
                 rollout,

@@ -10,7 +10,8 @@ use super::{check_reason, fleet, view};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::rollouts::{NewMark, RolloutRow};
+use crate::db::rollout_nodes::NewMark;
+use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
@@ -50,7 +51,7 @@ pub(crate) async fn start(
             let detail = format!("The plan of {} has ended; plan again.", row.name);
             return Err(Error::conflict("expired", detail));
         }
-        db::rollouts::follow_members(conn, row.id, now).await?;
+        db::rollout_nodes::follow_members(conn, row.id, now).await?;
         let loaded = fleet::load(conn, &row).await?;
         if body.plan != row.digest || find_digest(&row, &loaded) != row.digest {
             let detail = format!(
@@ -235,7 +236,7 @@ async fn steer_node(
             &[RolloutState::Running, RolloutState::Halted],
             "changed",
         )?;
-        let nodes = db::rollouts::list_nodes(conn, row.id).await?;
+        let nodes = db::rollout_nodes::list_nodes(conn, row.id).await?;
         let found = nodes.into_iter().find(|node| node.name == body.node);
         let node = found.ok_or_else(|| {
             let detail = format!("{} has no node {:?}.", row.name, body.node);
@@ -257,7 +258,7 @@ async fn steer_node(
             wrong: None,
             operation: None,
         };
-        db::rollouts::set_mark(conn, &new, app.clock.now()).await?;
+        db::rollout_nodes::set_mark(conn, &new, app.clock.now()).await?;
         let summary = format!("rollout {}: {} is {to}: {reason}", row.name, node.name);
         let event = actor.event(app.clock.now(), "rollout.node", Some(node.node), summary);
         let detail =

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use muster_api::rollouts::RolloutState;
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::state::{Action, State};
-use muster_core::rollout::{Act, Action as Planned};
+use muster_core::rollout::{Act, Action as Planned, Mark};
 use serde_json::json;
 use sqlx::{Acquire as _, PgConnection};
 
@@ -15,7 +15,8 @@ use crate::app::{App, wake};
 use crate::auth::Actor;
 use crate::db;
 use crate::db::nodes::LockedNode;
-use crate::db::rollouts::{NewMark, NodeRow, RolloutRow};
+use crate::db::rollout_nodes::{NewMark, NodeRow};
+use crate::db::rollouts::RolloutRow;
 use crate::engine::{self, Reconciled};
 use crate::error::Error;
 use crate::intents::nodes::requests::{self, ActionRequest};
@@ -41,10 +42,7 @@ pub(super) async fn apply(
     planned: &Planned,
 ) -> Result<bool, Error> {
     let mut tx = app.pool.begin().await?;
-    if !may_apply(&mut tx, rollout, row, planned).await? {
-        return Ok(false);
-    }
-    let Some(node) = db::nodes::find_for_update(&mut tx, &row.node.to_string()).await? else {
+    let Some(node) = lock_node(&mut tx, rollout, row, planned).await? else {
         return Ok(false);
     };
     let mut scope = tx.begin().await?;
@@ -56,11 +54,17 @@ pub(super) async fn apply(
                 let reason = planned.because.to_string();
                 (planned.act.clone(), (code, reason), operation, pass)
             }
-            Ok(Done::NotNow) | Err(Error::Busy { .. }) => return Ok(false),
-            // The rules of the request refuse the node: the rollout leaves the node out.
-            Err(Error::Conflict { code, detail }) => {
+            // The rules refuse the revision on the node: the rollout leaves the node out.
+            Err(Error::Conflict {
+                code: code @ "incompatible",
+                detail,
+            }) => {
                 scope.rollback().await?;
                 (Act::Skip, (code, detail), None, None)
+            }
+            // The node has moved since the plan. The next tick plans again.
+            Ok(Done::NotNow) | Err(Error::Busy { .. } | Error::Conflict { .. }) => {
+                return Ok(false);
             }
             Err(error) => return Err(error),
         };
@@ -82,20 +86,24 @@ pub(super) async fn apply(
     Ok(true)
 }
 
-/// Locks the rollout and compares the node's mark. A halt wins over every action that starts work.
-async fn may_apply(
+/// Locks the rollout and the node, and compares the node's mark with the plan. A halt wins over every
+/// action that starts work, and a hold of the claim as well.
+async fn lock_node(
     conn: &mut PgConnection,
     rollout: &RolloutRow,
     row: &NodeRow,
     planned: &Planned,
-) -> Result<bool, Error> {
+) -> Result<Option<LockedNode>, Error> {
+    let starts = planned.act.starts();
     let goes_on = match db::rollouts::lock(conn, rollout.id).await? {
         Some(RolloutState::Running) => true,
-        Some(RolloutState::Halted | RolloutState::Superseded) => !planned.act.starts(),
+        Some(RolloutState::Halted | RolloutState::Superseded) => !starts,
         Some(RolloutState::Planned | RolloutState::Done | RolloutState::Expired) | None => false,
     };
-    let mark = db::rollouts::find_mark(conn, rollout.id, row.node).await?;
-    Ok(goes_on && mark == Some(row.mark))
+    let node = db::nodes::find_for_update(conn, &row.node.to_string()).await?;
+    let seen = db::rollout_nodes::find_mark(conn, rollout.id, row.node).await?;
+    let is_planned = seen.is_some_and(|seen| seen.mark == row.mark && (seen.is_free || !starts));
+    Ok(node.filter(|_| goes_on && is_planned))
 }
 
 /// Requests the act of the node.
@@ -112,13 +120,10 @@ async fn request(
         Act::Change { .. } if node.state == State::Failed => {
             act(conn, app, rollout, node, Action::Retry).await
         }
-        Act::GiveBack { .. } | Act::Skip | Act::Fail { give_back: true }
-            if node.state == State::Draining && row.operation == node.operation_id =>
+        Act::GiveBack { .. } | Act::Fail { give_back: true } | Act::Skip
+            if row.mark == Mark::Changing =>
         {
-            if let Some(before) = row.before {
-                db::claims::set_assigned(conn, row.claim, before, app.clock.now()).await?;
-            }
-            act(conn, app, rollout, node, Action::Undrain).await
+            give_back(conn, app, rollout, row, node, &planned.act).await
         }
         // The lifecycle goes on by itself from a drain to the gates and back into service.
         Act::Wait
@@ -135,6 +140,30 @@ async fn request(
     }
 }
 
+/// Ends our drain of an unchanged node, and assigns the revision from before. A node that has moved on
+/// since the plan is planned again; a node skipped outside of our drain is left where the node is.
+async fn give_back(
+    conn: &mut PgConnection,
+    app: &App,
+    rollout: &RolloutRow,
+    row: &NodeRow,
+    node: &LockedNode,
+    planned: &Act,
+) -> Result<Done, Error> {
+    let drains = node.state == State::Draining && row.operation == node.operation_id;
+    if !drains && *planned != Act::Skip {
+        return Ok(Done::NotNow);
+    }
+    db::rollout_nodes::restore_assigned(conn, rollout.id, row.node, app.clock.now()).await?;
+    match drains {
+        true => act(conn, app, rollout, node, Action::Undrain).await,
+        false => Ok(Done::Applied {
+            operation: None,
+            pass: None,
+        }),
+    }
+}
+
 /// Assigns the target and requests a converge. The node leaves service in the same transaction, or
 /// not at all: without a slot of the disruption budget the act is undone.
 async fn close(
@@ -145,7 +174,10 @@ async fn close(
     node: &LockedNode,
 ) -> Result<Done, Error> {
     let now = app.clock.now();
-    db::claims::set_assigned(conn, row.claim, rollout.target, now).await?;
+    db::rollout_nodes::keep_assigned(conn, rollout.id, row.node).await?;
+    if !db::claims::set_assigned(conn, row.claim, rollout.target, now).await? {
+        return Ok(Done::NotNow);
+    }
     let done = act(conn, app, rollout, node, Action::Converge).await?;
     let pass = engine::reconcile_now(conn, node.id, now).await?;
     let left = db::nodes::find_for_update(conn, &node.id.to_string()).await?;
@@ -209,7 +241,7 @@ async fn record(
         wrong: wrong.filter(|_| matches!(act, Act::Change { .. }) && row.state == State::Failed),
         operation,
     };
-    db::rollouts::set_mark(conn, &new, now).await?;
+    db::rollout_nodes::set_mark(conn, &new, now).await?;
     if mark == row.mark && !matches!(act, Act::Change { .. }) {
         return Ok(());
     }

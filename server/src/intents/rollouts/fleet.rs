@@ -17,7 +17,8 @@ use sqlx::PgConnection;
 
 use crate::db;
 use crate::db::disruption::MemberRow;
-use crate::db::rollouts::{NodeRow, RolloutRow};
+use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 use crate::intents::revisions;
 
@@ -33,7 +34,7 @@ pub(crate) struct Loaded {
 /// # Errors
 /// 409 for an unreadable target; when the database fails.
 pub(crate) async fn load(conn: &mut PgConnection, rollout: &RolloutRow) -> Result<Loaded, Error> {
-    let mut rows = db::rollouts::list_nodes(conn, rollout.id).await?;
+    let mut rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
     rows.retain(|row| row.is_member);
     let effects = find_effects(conn, rollout, &rows).await?;
     let members = Members::load(conn, rollout.pool).await?;
@@ -42,7 +43,7 @@ pub(crate) async fn load(conn: &mut PgConnection, rollout: &RolloutRow) -> Resul
         .filter_map(|row| {
             let member = members.own.get(&row.node)?;
             let effect = effects.get(&row.running).copied();
-            Some(build_node(row, member.clone(), effect))
+            Some(build_node(row, member.clone(), effect, rollout.number))
         })
         .collect();
     let listed: BTreeSet<NodeId> = nodes.iter().map(|node| node.member.node).collect();
@@ -183,8 +184,8 @@ fn control(rollout: &RolloutRow) -> Control {
     }
 }
 
-fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>) -> Node {
-    let stage = find_stage(row);
+fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32) -> Node {
+    let stage = find_stage(row, target);
     let begun = matches!(stage.mark(), Mark::Changing | Mark::Validating);
     let unreadable = match (effect, begun) {
         (None, false) => Some(match row.running {
@@ -238,7 +239,7 @@ fn find_other_work(row: &NodeRow) -> Option<String> {
 }
 
 /// Returns the node's stage from the mark and from the lifecycle.
-fn find_stage(row: &NodeRow) -> Stage {
+fn find_stage(row: &NodeRow, target: i32) -> Stage {
     let reason = || {
         row.state_reason
             .clone()
@@ -252,21 +253,30 @@ fn find_stage(row: &NodeRow) -> Stage {
         },
         Mark::Skipped => Stage::Skipped,
         Mark::Failed => Stage::Failed,
+        // A person or another act has stopped or replaced the attempt.
+        Mark::Changing | Mark::Validating
+            if row.attempt == Some(OperationState::Cancelled) && row.state != State::InService =>
+        {
+            Stage::Changing(Change::DrainCancelled)
+        }
         Mark::Changing | Mark::Validating => match row.state {
-            State::Draining => Stage::Changing(Change::Draining),
+            State::Draining if row.operation == row.node_operation => {
+                Stage::Changing(Change::Draining)
+            }
             State::Imaging | State::Installing => Stage::Changing(Change::Working),
             State::Validating if row.mark == Mark::Changing => Stage::Changing(Change::Arrived),
             State::Validating => Stage::Validating(Validation::Gating),
             State::Admitting if row.mark == Mark::Changing => Stage::Changing(Change::Arrived),
             State::Admitting => Stage::Validating(Validation::Readmitting),
-            State::InService => find_stage_in_service(row),
+            State::InService => find_stage_in_service(row, target),
             State::Failed if row.mark == Mark::Changing => {
                 Stage::Changing(Change::Wrong { result: reason() })
             }
             State::Failed | State::Quarantined | State::Repairing => {
                 Stage::Validating(Validation::GateFailed { finding: reason() })
             }
-            State::Maintenance
+            State::Draining
+            | State::Maintenance
             | State::Discovered
             | State::Inspecting
             | State::Available
@@ -276,16 +286,14 @@ fn find_stage(row: &NodeRow) -> Stage {
     }
 }
 
-/// Returns the stage of a begun node that serves: the way is complete, or was cancelled.
-fn find_stage_in_service(row: &NodeRow) -> Stage {
-    let has_succeeded = row.attempt == Some(OperationState::Succeeded);
-    match (has_succeeded, row.running) {
-        (true, Some(running)) if Some(running) == row.assigned => {
-            Stage::Validating(Validation::Readmitting)
-        }
+/// Returns the stage of a begun node that serves: the node runs the target, or the attempt has ended
+/// without the target.
+fn find_stage_in_service(row: &NodeRow, target: i32) -> Stage {
+    match (row.running, row.attempt) {
+        (Some(running), _) if running == target => Stage::Validating(Validation::Readmitting),
         // The comparison after the change has not been recorded.
-        (true, None) => Stage::Changing(Change::Working),
-        (true, Some(_)) | (false, _) => match row.action {
+        (None, Some(OperationState::Succeeded)) => Stage::Changing(Change::Working),
+        (Some(_) | None, _) => match row.action {
             Some(Action::Converge) => Stage::Changing(Change::Draining),
             Some(_) | None => Stage::Changing(Change::DrainCancelled),
         },

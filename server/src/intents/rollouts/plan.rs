@@ -64,7 +64,7 @@ pub(crate) async fn plan(
             now,
         };
         db::rollouts::insert(conn, &new).await?;
-        db::rollouts::follow_members(conn, id, now).await?;
+        db::rollout_nodes::follow_members(conn, id, now).await?;
         let row = super::find(conn, &id.to_string()).await?;
         let loaded = fleet::load(conn, &row).await?;
         let planned = count_changes(&loaded);

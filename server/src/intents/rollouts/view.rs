@@ -12,7 +12,8 @@ use super::fleet::{self, Loaded};
 use crate::access::Place;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::rollouts::{NodeRow, RolloutRow};
+use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 
 /// Number of rollouts in a list.
@@ -68,7 +69,12 @@ async fn render(
         RolloutState::Planned | RolloutState::Running | RolloutState::Halted
     );
     let loaded = match is_open || with_nodes {
-        true => Some(fleet::load(conn, &row).await?),
+        // An unreadable revision keeps neither a list nor a halt from its answer.
+        true => match fleet::load(conn, &row).await {
+            Ok(loaded) => Some(loaded),
+            Err(Error::Conflict { .. }) => None,
+            Err(error) => return Err(error),
+        },
         false => None,
     };
     let planned = loaded.as_ref().map(|loaded| {
@@ -85,7 +91,7 @@ async fn render(
         changing: planned.concurrency.now,
         most_changing: planned.concurrency.max,
     });
-    let marks = db::rollouts::count_marks(conn, row.id).await?;
+    let marks = db::rollout_nodes::count_marks(conn, row.id).await?;
     Ok(Rollout {
         id: row.id.0,
         link: format!("/v1/rollouts/{}", row.name),
