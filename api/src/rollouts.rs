@@ -146,8 +146,9 @@ pub struct RolloutNode {
     #[serde(default)]
     pub running: Option<i32>,
     /// The computed effect of bringing the node to the revision: `none`, `in_place`, `reboot`,
-    /// `reinstall` or `wipe`.
-    pub effect: String,
+    /// `reinstall` or `wipe`. Absent while the running revision is unknown.
+    #[serde(default)]
+    pub effect: Option<String>,
     /// Lifecycle state of the node.
     pub state: String,
     /// The rule that keeps the node from going on now.

@@ -13,18 +13,13 @@ use crate::support::server::Reply;
 
 /// Nodes in service on revision 1, and a published revision 2 that needs a reboot.
 async fn serving(nodes: u8, max_unavailable: Value) -> World {
-    let mut world = World::declare(nodes, |path, mut body| {
+    let world = World::serving(nodes, |path, mut body| {
         if path == "/v1/pools/gpu" {
             body["spec"]["max_unavailable"] = max_unavailable.clone();
         }
         body
     })
     .await;
-    world.settle().await;
-    for number in 1..=nodes {
-        world.claim(&format!("n{number}")).await.expect(201);
-    }
-    world.settle().await;
     publish(&world, "2").await;
     world
 }
@@ -473,5 +468,12 @@ async fn new_claims_take_a_revision_only_after_a_node_has_passed() {
     );
     let pool = world.admin.get("/v1/pools/gpu").await.expect(200).body;
     assert_eq!(pool["status"]["present_revision"], 1);
+    // The rollouts of a pool keep nobody from removing the pool.
+    for node in ["n1", "n2"] {
+        world.release(node).await.expect(202);
+    }
+    world.settle().await;
+    let pool = world.admin.header("if-match", "*");
+    pool.delete("/v1/pools/gpu").await.expect(204);
     world.check().await;
 }

@@ -72,6 +72,12 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
 ];
 
+/// Returns whether a noun or verb may need a server: all groups of the help except this host.
+pub(super) fn needs_server(word: &str) -> bool {
+    let (_this_host, clients) = GROUPS.split_last().expect("the help has groups");
+    clients.iter().any(|(_, words)| words.contains(&word))
+}
+
 /// Adds all clients of the API to the program's command.
 pub(crate) fn add(command: Command) -> Command {
     let command = kinds::with(command, Common::augment_args);

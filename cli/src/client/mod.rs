@@ -83,18 +83,7 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
         _ => {}
     }
     let kind = kinds::noun(word);
-    let other = [
-        "event",
-        "gate_run",
-        "component",
-        "caution",
-        "blob",
-        "apply",
-        "plan",
-        "agent",
-        "audit",
-    ];
-    if kind.is_none() && !other.contains(&word) {
+    if kind.is_none() && !grammar::needs_server(word) {
         return None;
     }
     let session = match common.connection.client() {

@@ -118,7 +118,7 @@ pub(super) async fn run(session: &Session, verb: RolloutVerb) -> anyhow::Result<
         (rollout, SteerNode { node, reason })
     };
     let rollout = match verb {
-        RolloutVerb::Plan(args) => plan(session, args).await?,
+        RolloutVerb::Plan(args) => return show(session, &plan(session, args).await?),
         RolloutVerb::Start(args) => match start(session, args).await? {
             Some(rollout) => rollout,
             None => return Ok(()),
@@ -129,7 +129,7 @@ pub(super) async fn run(session: &Session, verb: RolloutVerb) -> anyhow::Result<
                 .output
                 .list_of(&page.items, COLUMNS, session.clock.now());
         }
-        RolloutVerb::Show { rollout } => client.rollout(&rollout).await?,
+        RolloutVerb::Show { rollout } => return show(session, &client.rollout(&rollout).await?),
         RolloutVerb::Watch { rollout } => return watch(session, &rollout).await,
         RolloutVerb::Halt(args) => {
             let (rollout, body) = steer(args);
@@ -153,6 +153,12 @@ pub(super) async fn run(session: &Session, verb: RolloutVerb) -> anyhow::Result<
         }
     };
     session.output.print_lines(&rollout, || describe(&rollout))
+}
+
+/// Prints a rollout with its nodes.
+fn show(session: &Session, rollout: &Rollout) -> anyhow::Result<()> {
+    let lines = || [describe(rollout), describe_nodes(rollout)].concat();
+    session.output.print_lines(rollout, lines)
 }
 
 async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
@@ -241,7 +247,7 @@ fn describe_progress(rollout: &Rollout) -> String {
     )
 }
 
-/// The rollout, its rules, then the nodes by mark.
+/// The rollout and its rules.
 fn describe(rollout: &Rollout) -> Vec<String> {
     let mut lines = vec![
         format!(
@@ -263,6 +269,12 @@ fn describe(rollout: &Rollout) -> Vec<String> {
             rollout.name, rollout.plan
         ));
     }
+    lines
+}
+
+/// The nodes by mark.
+fn describe_nodes(rollout: &Rollout) -> Vec<String> {
+    let mut lines = Vec::new();
     let mut nodes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for node in rollout.nodes.iter().flatten() {
         let reason = node.why.as_ref().or(node.last.as_ref());
@@ -270,7 +282,7 @@ fn describe(rollout: &Rollout) -> Vec<String> {
         nodes.entry(node.mark.as_str()).or_default().push(format!(
             "  {:<24} {:<10} {}{}",
             node.node,
-            node.effect,
+            node.effect.as_deref().unwrap_or("unknown"),
             node.state,
             reason.unwrap_or_default()
         ));

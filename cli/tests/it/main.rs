@@ -12,5 +12,6 @@ mod guide; // docs/api.md, typed
 mod logs; // The log's format and level
 mod machines; // Simulated machines behind the server
 mod muster; // The program, and a server for each test
+mod rollouts; // Budgets and rollouts, typed
 mod stacks; // Lint, diff, publish
 mod startup; // Errors at the start of a program, and versions

@@ -155,6 +155,26 @@ pub async fn set_mark(
     Ok(())
 }
 
+/// Writes the reason of a refused act. The mark stays.
+pub async fn note(
+    conn: &mut PgConnection,
+    rollout: RolloutId,
+    node: NodeId,
+    code: &str,
+    reason: &str,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE rollout_nodes SET reason_code = $3, reason = $4 WHERE rollout_id = $1 AND node_id = $2 AND reason IS DISTINCT FROM $4",
+        rollout as RolloutId,
+        node as NodeId,
+        code,
+        reason
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// The mark of a node, with the facts to be checked before an act.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkRow {

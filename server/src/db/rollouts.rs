@@ -51,12 +51,12 @@ pub struct NewRollout<'a> {
     pub now: Timestamp,
 }
 
-/// Counts the rollouts of a pool that were ever planned. The caller holds the lock on the pool's
-/// revisions, so names have no gaps.
-pub async fn count(conn: &mut PgConnection, pool: ObjectId) -> Result<i64, Error> {
+/// Returns the next free number of a rollout named after a pool. A pool may have the former name of
+/// another pool. The caller holds the lock on the pool's revisions.
+pub async fn find_next_number(conn: &mut PgConnection, pool_name: &str) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM rollouts WHERE pool_id = $1"#,
-        pool as ObjectId
+        r#"SELECT COALESCE(max(substring(name FROM '[0-9]+$')::bigint), 0) + 1 AS "next!" FROM rollouts WHERE name ~ ('^' || $1 || '-[0-9]{1,9}$')"#,
+        pool_name
     )
     .fetch_one(conn)
     .await?)

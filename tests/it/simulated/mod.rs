@@ -127,6 +127,20 @@ impl World {
         Self::on(Server::start().await, nodes, change).await
     }
 
+    /// A world whose nodes are all claimed for the pool and in service, with changed documents.
+    pub(crate) async fn serving(nodes: u8, change: impl Fn(&str, Value) -> Value) -> Self {
+        let mut world = Self::declare(nodes, change).await;
+        world.settle().await;
+        for number in 1..=nodes {
+            world.claim(&format!("n{number}")).await.expect(201);
+        }
+        world.settle().await;
+        for number in 1..=nodes {
+            assert_eq!(world.state(&format!("n{number}")).await, "in_service");
+        }
+        world
+    }
+
     /// The same on a server that is there already.
     pub(crate) async fn on(
         server: Server,

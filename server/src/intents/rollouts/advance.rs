@@ -15,8 +15,10 @@ use crate::db::events::NewEvent;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 
-/// Most actions of a rollout in one tick. The next tick plans the rest again.
+/// Most applied actions of a rollout in one tick. The next tick plans the rest again.
 const ACTIONS: usize = 200;
+/// Most attempts of a rollout in one tick. Refused actions are attempts too.
+const ATTEMPTS: usize = 1000;
 
 /// Runs one tick of every open rollout. Returns whether a rollout has changed. An unreadable
 /// rollout does not stop the others.
@@ -64,11 +66,14 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
         changed |= judge(&mut tx, &rollout, &loaded, &plan, now).await?;
     }
     tx.commit().await?;
-    for planned in plan.actions.iter().take(ACTIONS) {
+    let mut applied = 0;
+    for planned in plan.actions.iter().take(ATTEMPTS) {
         let row = loaded.rows.iter().find(|row| row.node == planned.node);
-        let Some(row) = row else { continue };
+        let Some(row) = row.filter(|_| applied < ACTIONS) else {
+            continue;
+        };
         match execute::apply(app, &rollout, row, planned).await {
-            Ok(moved) => changed |= moved,
+            Ok(moved) => applied += usize::from(moved),
             Err(error @ Error::Unavailable(_)) => return Err(error),
             // A failing node does not stop the others.
             Err(error) => {
@@ -76,7 +81,7 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
             }
         }
     }
-    Ok(changed)
+    Ok(changed || applied > 0)
 }
 
 /// Records the verdict of a plan: a halt, a stall, or the end. Returns whether the rollout has

@@ -96,27 +96,22 @@ pub(crate) async fn halt(
     idempotency: IdempotencyKey,
     body: &SteerRollout,
 ) -> Result<Answer, Error> {
-    let reason = check_reason(&body.reason)?;
-    let Request { app, actor, key } = request;
-    writing::once(app, actor, idempotency, body, async |conn| {
-        let row = lock(conn, key).await?;
-        // A second halt has no effect.
-        if row.state != RolloutState::Halted {
-            allow_state(&row, &[RolloutState::Running], "halted")?;
-            let why = HaltReason::Person(format!("{} ({})", reason, actor.name));
+    // The reason of a halt in force stays: a second halt has no effect.
+    let from = [RolloutState::Running, RolloutState::Halted];
+    steer(
+        request,
+        idempotency,
+        body,
+        ("halted", &from),
+        async |conn, row, reason| {
+            if row.state == RolloutState::Halted {
+                return Ok(None);
+            }
+            let why = HaltReason::Person(format!("{reason} ({})", request.actor.name));
             db::rollouts::halt(conn, row.id, &why).await?;
-            record(
-                conn,
-                actor,
-                app,
-                &row,
-                "rollout.halted",
-                &format!("halted: {reason}"),
-            )
-            .await?;
-        }
-        answer(conn, request).await
-    })
+            Ok(Some("rollout.halted"))
+        },
+    )
     .await
 }
 
@@ -129,23 +124,17 @@ pub(crate) async fn resume(
     idempotency: IdempotencyKey,
     body: &SteerRollout,
 ) -> Result<Answer, Error> {
-    let reason = check_reason(&body.reason)?;
-    let Request { app, actor, key } = request;
-    writing::once(app, actor, idempotency, body, async |conn| {
-        let row = lock(conn, key).await?;
-        allow_state(&row, &[RolloutState::Halted], "resumed")?;
-        db::rollouts::resume(conn, row.id, app.clock.now()).await?;
-        record(
-            conn,
-            actor,
-            app,
-            &row,
-            "rollout.resumed",
-            &format!("resumed: {reason}"),
-        )
-        .await?;
-        answer(conn, request).await
-    })
+    let from = [RolloutState::Halted];
+    steer(
+        request,
+        idempotency,
+        body,
+        ("resumed", &from),
+        async |conn, row, _| {
+            db::rollouts::resume(conn, row.id, request.app.clock.now()).await?;
+            Ok(Some("rollout.resumed"))
+        },
+    )
     .await
 }
 
@@ -158,25 +147,41 @@ pub(crate) async fn promote(
     idempotency: IdempotencyKey,
     body: &SteerRollout,
 ) -> Result<Answer, Error> {
+    let from = [RolloutState::Running, RolloutState::Halted];
+    steer(
+        request,
+        idempotency,
+        body,
+        ("promoted", &from),
+        async |conn, row, _| {
+            db::rollouts::promote(conn, row.id).await?;
+            Ok(Some("rollout.promoted"))
+        },
+    )
+    .await
+}
+
+/// Changes a rollout in one of the states `from`, once per idempotency key. `change` returns the kind
+/// of the event, or `None` without an effect.
+async fn steer(
+    request: Request<'_>,
+    idempotency: IdempotencyKey,
+    body: &SteerRollout,
+    (verb, from): (&str, &[RolloutState]),
+    change: impl AsyncFnOnce(
+        &mut PgConnection,
+        &RolloutRow,
+        &str,
+    ) -> Result<Option<&'static str>, Error>,
+) -> Result<Answer, Error> {
     let reason = check_reason(&body.reason)?;
     let Request { app, actor, key } = request;
     writing::once(app, actor, idempotency, body, async |conn| {
         let row = lock(conn, key).await?;
-        allow_state(
-            &row,
-            &[RolloutState::Running, RolloutState::Halted],
-            "promoted",
-        )?;
-        db::rollouts::promote(conn, row.id).await?;
-        record(
-            conn,
-            actor,
-            app,
-            &row,
-            "rollout.promoted",
-            &format!("promoted: {reason}"),
-        )
-        .await?;
+        allow_state(&row, from, verb)?;
+        if let Some(kind) = change(conn, &row, reason).await? {
+            record(conn, actor, app, &row, kind, &format!("{verb}: {reason}")).await?;
+        }
         answer(conn, request).await
     })
     .await

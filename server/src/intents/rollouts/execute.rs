@@ -62,8 +62,13 @@ pub(super) async fn apply(
                 scope.rollback().await?;
                 (Act::Skip, (code, detail), None, None)
             }
-            // The node has moved since the plan. The next tick plans again.
-            Ok(Done::NotNow) | Err(Error::Busy { .. } | Error::Conflict { .. }) => {
+            Ok(Done::NotNow) | Err(Error::Busy { .. }) => return Ok(false),
+            // The node has moved since the plan, or refuses the act for a while. The mark stays, and
+            // readers see the refusal.
+            Err(Error::Conflict { code, detail }) => {
+                scope.rollback().await?;
+                db::rollout_nodes::note(&mut tx, rollout.id, row.node, code, &detail).await?;
+                tx.commit().await?;
                 return Ok(false);
             }
             Err(error) => return Err(error),

@@ -27,6 +27,8 @@ use crate::intents::revisions;
 pub(crate) struct Loaded {
     pub rows: Vec<NodeRow>,
     pub fleet: Fleet,
+    /// The effect of the target by running revision. Unknown for all other revisions.
+    pub effects: BTreeMap<Option<i32>, Effect>,
 }
 
 /// Loads the facts of a rollout.
@@ -68,7 +70,11 @@ pub(crate) async fn load(conn: &mut PgConnection, rollout: &RolloutRow) -> Resul
         neighbours: neighbours.collect(),
         nodes,
     };
-    Ok(Loaded { rows, fleet })
+    Ok(Loaded {
+        rows,
+        fleet,
+        effects,
+    })
 }
 
 /// The members of the pool and of its failure domains. Axes are named `site/axis`, because two sites

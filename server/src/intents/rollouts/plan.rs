@@ -49,7 +49,8 @@ pub(crate) async fn plan(
         let stored = revisions::find_named(conn, pool.id, body.revision).await?;
         revisions::parse_installable(&stored)?;
         let now = app.clock.now();
-        let name = format!("{}-{}", pool.name, db::rollouts::count(conn, pool.id).await? + 1);
+        let number = db::rollouts::find_next_number(conn, &pool.name).await?;
+        let name = format!("{}-{number}", pool.name);
         let id = RolloutId::new();
         let mut new = NewRollout {
             id,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use muster_api::rollouts::{Rollout, RolloutNode, RolloutNow, RolloutReason, RolloutState};
 use muster_core::ids::{NodeId, ObjectId};
-use muster_core::rollout::{Node, Placement, Plan, Rule, plan};
+use muster_core::rollout::{Placement, Plan, Rule, plan};
 use sqlx::PgConnection;
 
 use super::fleet::{self, Loaded};
@@ -130,12 +130,6 @@ fn render_nodes(
         .iter()
         .map(|placement| (placement.node, placement))
         .collect();
-    let nodes: BTreeMap<NodeId, &Node> = loaded
-        .fleet
-        .nodes
-        .iter()
-        .map(|node| (node.member.node, node))
-        .collect();
     loaded
         .rows
         .iter()
@@ -145,10 +139,10 @@ fn render_nodes(
             mark: row.mark,
             since: row.since,
             running: row.running,
-            effect: nodes
-                .get(&row.node)
-                .map_or("none", |node| node.effect.as_str())
-                .to_owned(),
+            effect: loaded
+                .effects
+                .get(&row.running)
+                .map(|effect| effect.as_str().to_owned()),
             state: row.state.to_string(),
             why: placements
                 .get(&row.node)
