@@ -2,6 +2,7 @@
 //! else did.
 
 use jiff::SignedDuration;
+use muster_core::clusters::DrainReason;
 use muster_core::gates::Verdict;
 use muster_core::ids::ObjectId;
 use muster_core::wire::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch};
@@ -13,20 +14,14 @@ const UNFIT: &str = "muster: gate node.profile: profile.misses is 1 misses, want
 
 /// Nodes in service, with a ladder.
 async fn serving(nodes: u8) -> World {
-    let mut world = World::declare(nodes, |path, mut body| {
+    World::serving(nodes, |path, mut body| {
         if path == "/v1/pools/gpu" {
             body["spec"]["health"] =
                 json!({ "sweep": "smoke", "recovery": { "rungs": ["collect", "restart_services"] } });
         }
         body
     })
-    .await;
-    world.settle().await;
-    for number in 1..=nodes {
-        world.claim(&format!("n{number}")).await.expect(201);
-    }
-    world.settle().await;
-    world
+    .await
 }
 
 async fn watched(world: &World) -> SchedulerWatch {
@@ -293,4 +288,40 @@ async fn a_node_that_is_on_its_way_out_is_drained_there_and_that_is_no_news() {
     world.agent.work(&job).await.unwrap();
     world.settle().await;
     assert_eq!(world.state("n2").await, "maintenance");
+}
+
+#[tokio::test]
+async fn an_orphaned_drain_of_muster_is_lifted() {
+    let mut world = serving(1).await;
+    let ours = DrainReason::Leaving.as_str();
+    let admits = async |world: &World| {
+        let query =
+            "SELECT count(*) FROM jobs j JOIN nodes n ON n.id = j.node_id AND n.visit = j.visit
+             WHERE j.step = 'admit' AND j.state = 'succeeded' AND n.state = 'in_service'";
+        let count: i64 = sqlx::query_scalar(query)
+            .fetch_one(&world.server.app.pool)
+            .await
+            .unwrap();
+        count
+    };
+    say(&mut world, &[("n1", "drained", Some(ours))]).await;
+    world.settle().await;
+    assert_eq!(admits(&world).await, 0, "the report may be older");
+    say(&mut world, &[("n1", "drained", Some(ours))]).await;
+    world.settle().await;
+    assert_eq!(admits(&world).await, 1);
+    // The scheduler still reports the drain: the scheduler is not asked again, and the page says so.
+    say(&mut world, &[("n1", "drained", Some(ours))]).await;
+    world.settle().await;
+    assert_eq!(admits(&world).await, 1);
+    let seen = status(&world, "n1").await;
+    assert!(seen["why"]["sentence"].to_string().contains(ours), "{seen}");
+    say(&mut world, &[]).await;
+    world.settle().await;
+    let seen = status(&world, "n1").await;
+    assert!(
+        !seen["why"]["sentence"].to_string().contains(ours),
+        "{seen}"
+    );
+    world.check().await;
 }

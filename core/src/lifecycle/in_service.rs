@@ -9,10 +9,11 @@ use super::faults;
 use super::hold;
 use super::pairing;
 use super::slot;
-use super::snapshot::Snapshot;
+use super::snapshot::{SchedulerOut, Snapshot};
 use super::state::{Action, Purpose, State};
 use super::steps::Step;
 use super::wait::WaitReason;
+use crate::clusters::DrainedBy;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match decide_by_action(node, now) {
@@ -92,6 +93,9 @@ fn serve(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(unfit) = faults::handle_health_drain(node, now, out) {
         return unfit;
     }
+    if let Some(ended) = end_orphan(node, now, out) {
+        return ended;
+    }
     let because = out
         .reason
         .as_deref()
@@ -107,6 +111,20 @@ fn serve(node: &Snapshot, now: Timestamp) -> Decision {
         "the owner of the drain",
         "none",
     )
+}
+
+/// Ends a drain of Muster without a request: the request behind the drain has ended, and its undrain
+/// was lost. A drain by another owner stays. Returns `None` once the scheduler was asked; a node that is
+/// still out then waits for a person.
+fn end_orphan(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Option<Decision> {
+    match out.by {
+        DrainedBy::Muster(_) if out.steady => hold::given_back(node, now),
+        DrainedBy::Muster(_)
+        | DrainedBy::HealthCheck(_)
+        | DrainedBy::Scheduler
+        | DrainedBy::Others
+        | DrainedBy::Unknown => None,
+    }
 }
 
 /// Runs an inventory in the installed OS. The inventory only reads, and the node stays in service.

@@ -65,6 +65,17 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<Vec<
     .await?)
 }
 
+/// Returns the reason of a node's drain, as last reported by the scheduler.
+pub async fn find_reason(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT reason FROM scheduler_outs WHERE node_id = $1",
+        node as NodeId
+    )
+    .fetch_optional(conn)
+    .await?
+    .flatten())
+}
+
 /// Records that a node receives no jobs since now, with the scheduler's state and reason.
 pub async fn set_out(
     conn: &mut PgConnection,

@@ -1,6 +1,7 @@
 //! Failing nodes: the next rung, and the bounds holding a recovery back.
 
 use super::*;
+use crate::clusters::DrainReason;
 use crate::gates::xid::Action;
 use crate::gates::{
     Criterion, Evidence, Gate, GateResult, Limit, Measured, OnTimeout, Op, Stage, Verdict,
@@ -668,4 +669,29 @@ fn a_recovery_waits_for_its_turn_and_a_frequent_failure_does_not() {
         moved(&one).reason.as_deref(),
         Some("gate x: 3 errors; the node was recovered 2 times")
     );
+}
+
+#[test]
+fn an_orphaned_drain_of_muster_is_lifted_and_any_other_drain_stays() {
+    let said = |reason: &str, steady| {
+        let reason = Some(reason.to_owned());
+        Some(SchedulerOut::new("drained".into(), reason, steady))
+    };
+    for ours in DrainReason::ALL {
+        let mut one = node(State::InService);
+        one.scheduler = said(ours.as_str(), true);
+        assert_eq!(decide(&one, now()), Decision::Start(Step::Admit));
+        // The scheduler was asked, and its next report is awaited.
+        one.steps = vec![step(Step::Admit, StepStatus::Succeeded)];
+        assert!(
+            matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains(ours.as_str()))
+        );
+        // A single observation may be older than the entry into service.
+        one = node(State::InService);
+        one.scheduler = said(ours.as_str(), false);
+        assert!(matches!(decide(&one, now()), Decision::Wait(_)));
+    }
+    let mut one = node(State::InService);
+    one.scheduler = said("broken fan", true);
+    assert!(matches!(decide(&one, now()), Decision::Wait(_)));
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use anyhow::Context;
-use muster_core::clusters::{ClusterSpec, DrainReason, Member};
+use muster_core::clusters::{ClusterSpec, DrainReason, DrainedBy, Member};
 use muster_core::lifecycle::state::State;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
@@ -69,7 +69,7 @@ pub(super) async fn order_admit(
         revision,
         name: s.node.name.clone(),
         login: logins::installed(s)?,
-        lifts: lifted_drain(s.node.state),
+        lifts: find_lifted_drain(conn, s).await?,
     })
 }
 
@@ -94,10 +94,23 @@ pub(super) async fn order_remove(
 }
 
 /// Returns the reason of the drain to lift. `None` lifts every drain, for a node with passed gates.
-/// A drain by the node's health check stays.
-fn lifted_drain(state: State) -> Option<DrainReason> {
-    match state {
-        State::InService => Some(DrainReason::Measurement),
+/// A drain by the node's health check stays. In service, an orphaned drain of Muster is lifted by its
+/// own reason.
+async fn find_lifted_drain(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+) -> anyhow::Result<Option<DrainReason>> {
+    Ok(match s.node.state {
+        State::InService => {
+            let reason = db::scheduler::find_reason(conn, s.node.id).await?;
+            match DrainedBy::read(reason.as_deref()) {
+                DrainedBy::Muster(reason) => Some(reason),
+                DrainedBy::HealthCheck(_)
+                | DrainedBy::Scheduler
+                | DrainedBy::Others
+                | DrainedBy::Unknown => Some(DrainReason::Measurement),
+            }
+        }
         State::Draining => Some(DrainReason::Leaving),
         State::Admitting
         | State::Discovered
@@ -112,7 +125,7 @@ fn lifted_drain(state: State) -> Option<DrainReason> {
         | State::Wiping
         | State::Maintenance
         | State::Retired => None,
-    }
+    })
 }
 
 fn declared(s: &Sources<'_>) -> anyhow::Result<ClusterSpec> {
