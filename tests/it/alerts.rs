@@ -32,13 +32,7 @@ fn outcomes(answer: &Value) -> Vec<&str> {
 }
 
 async fn in_service(nodes: u8) -> World {
-    let mut world = World::start(nodes).await;
-    world.settle().await;
-    for number in 1..=nodes {
-        world.claim(&format!("n{number}")).await.expect(201);
-    }
-    world.settle().await;
-    world
+    World::serving(nodes, |_, body| body).await
 }
 
 async fn told(world: &World, kind: &str) -> i64 {

@@ -14,7 +14,7 @@ use crate::support::server::Reply;
 
 /// Nodes in service in a pool with a budget, at a site with axes of failure domains.
 async fn serving(nodes: u8, max_unavailable: Value, axes: Value) -> World {
-    let mut world = World::declare(nodes, |path, mut body| {
+    World::serving(nodes, |path, mut body| {
         if path == "/v1/pools/gpu" {
             body["spec"]["max_unavailable"] = max_unavailable.clone();
         }
@@ -23,13 +23,7 @@ async fn serving(nodes: u8, max_unavailable: Value, axes: Value) -> World {
         }
         body
     })
-    .await;
-    world.settle().await;
-    for number in 1..=nodes {
-        world.claim(&format!("n{number}")).await.expect(201);
-    }
-    world.settle().await;
-    world
+    .await
 }
 
 async fn budget(world: &World) -> Value {

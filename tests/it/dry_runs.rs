@@ -1,4 +1,5 @@
-//! `?dry_run=true`: the same refusals, the same sight, and a database that did not notice. Every documented write is here, or the test fails.
+//! `?dry_run=true`: the same refusals and the same read scope as the real write, and an unchanged
+//! database. A documented write missing here fails the test.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use uuid::Uuid;
 use crate::support::fleet;
 use crate::support::server::{Caller, Server};
 
-/// Every row of every table.
+/// Returns every row of every table, as text.
 pub(crate) async fn dump(server: &Server) -> String {
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY 1",
@@ -31,7 +32,7 @@ pub(crate) async fn dump(server: &Server) -> String {
     dump
 }
 
-/// One write of a kind, and how it would be answered.
+/// A write of an operation, and the expected status of the answer.
 struct Write {
     operation: &'static str,
     path: String,
@@ -48,7 +49,7 @@ fn write(operation: &'static str, path: impl Into<String>, body: Value, status: 
     }
 }
 
-/// Every write there is, over what [`fleet()`] left.
+/// Returns every documented write except `make_plan`, for the fleet of [`fleet()`].
 fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
     let mut writes = vec![
         write("put_node", "/v1/nodes/n9", fleet::node(9), 201),
@@ -285,7 +286,8 @@ fn webhook() -> Value {
                       "secret": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" } })
 }
 
-/// The writes of declared kinds. All of the objects are in use but the one that nothing can refer to.
+/// Returns the writes of declared kinds. All objects are in use, except webhook and role binding:
+/// other objects cannot refer to these two kinds.
 fn declared_writes() -> Vec<Write> {
     let mut writes = Vec::new();
     let changed = |mut body: Value| {
@@ -420,7 +422,8 @@ fn declared_writes() -> Vec<Write> {
     writes
 }
 
-/// A fleet in which each write means something: a free node, a claimed one, a release that waits for a second person.
+/// Builds a fleet with an object for each write: a free node, a claimed node, and a release waiting
+/// for a second person. Returns the ids of the approval, the token and the operation.
 async fn fleet(server: &Server, admin: &Caller) -> [String; 3] {
     fleet::declare_pool(admin).await;
     admin
@@ -480,7 +483,8 @@ async fn fleet(server: &Server, admin: &Caller) -> [String; 3] {
     ]
 }
 
-/// Sends it as it is documented, of whatever is there.
+/// Sends the write as documented. Removals and `replace_claim` get `If-Match: *`, for any version
+/// of the object.
 async fn send(caller: &Caller, write: &Write, query: &str) -> crate::support::server::Reply {
     let removes = method(write.operation) == Method::DELETE || write.operation == "replace_claim";
     let caller = if removes {
@@ -650,7 +654,7 @@ async fn a_dry_run_tells_what_it_costs_and_is_no_easier_than_the_write() {
         (400, "invalid_request", "dry_run")
     );
     assert_eq!(admin.get("/v1/sites?dry_run=true").await.problem().0, 400);
-    // The same key afterwards is the first.
+    // A dry run stores no idempotency key: the real write with the same key is not a replay.
     let keyed = admin.header("idempotency-key", "one");
     let body = json!({ "name": "c1", "spec": { "pool": "gpu", "node": "n1" } });
     keyed

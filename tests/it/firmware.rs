@@ -1,4 +1,5 @@
-//! Firmware and BIOS on their way from a stack to a machine: set before it is written to, looked at beside its jobs, told with both values.
+//! Firmware and BIOS settings from a stack to a machine: set before the image is written, compared
+//! while the node serves, and reported with the found and the wanted value.
 
 use muster_core::firmware::{BiosValue, BmcInventory, SeenFirmware};
 use muster_core::wire::job::JobSpec;
@@ -7,7 +8,8 @@ use serde_json::{Value, json};
 use crate::simulated::{Fuel, World};
 use crate::support::fleet;
 
-/// What the stack wants: a BMC that it has an image for, BIOS settings, and a NIC that somebody else updates.
+/// Adds firmware to the stack: a BMC version with an image, BIOS settings, and a NIC version
+/// without an image, because the NIC is updated outside Muster.
 fn wanting(path: &str, mut body: Value) -> Value {
     if path == "/v1/stacks/base" {
         let firmware = json!([
@@ -146,7 +148,8 @@ async fn gates_and_drift_say_both_values_and_what_is_unknown_is_told_as_unknown(
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
 
-    // Behind everybody's back: a board was swapped, and its NIC is not listed any more.
+    // A board was swapped outside Muster: the BMC firmware is older, and the NIC is no longer
+    // listed.
     let log = world.machine("n1", |machine| {
         let said = machine.firmware.as_mut().unwrap();
         said.firmware[0].version = "1.60".into();
@@ -179,7 +182,7 @@ async fn gates_and_drift_say_both_values_and_what_is_unknown_is_told_as_unknown(
     );
     assert_eq!(world.state("n1").await, "in_service");
 
-    // A BMC that is busy for a minute takes nothing back.
+    // A BMC that is busy for a minute does not clear the reported drift.
     let before = world.machine("n1", |machine| {
         machine
             .firmware
@@ -196,7 +199,7 @@ async fn gates_and_drift_say_both_values_and_what_is_unknown_is_told_as_unknown(
     );
     world.machine("n1", |machine| machine.firmware = before);
 
-    // It is mended by converging it, for which it drains first.
+    // A converge repairs the firmware. The node is drained first.
     world.ask("n1", "converge").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
@@ -256,7 +259,7 @@ async fn a_release_waits_for_an_update_and_then_goes_on() {
     world.check().await;
 }
 
-/// The agent dies at every step of every job there is on the way.
+/// The agent dies at every step of every job on the way into service.
 #[tokio::test]
 async fn an_agent_that_dies_anywhere_sets_it_once() {
     let mut world = world().await;
@@ -283,7 +286,8 @@ async fn an_agent_that_dies_anywhere_sets_it_once() {
     world.check().await;
 }
 
-/// No BMC that could be asked: nothing is tried, and nothing is taken for right.
+/// The BMC reports neither firmware nor BIOS settings. No update is attempted, and every value is
+/// unknown instead of correct.
 #[tokio::test]
 async fn a_node_whose_bmc_tells_nothing_is_not_called_right() {
     let mut world = World::declare(1, wanting).await;
@@ -303,7 +307,8 @@ async fn a_node_whose_bmc_tells_nothing_is_not_called_right() {
     world.check().await;
 }
 
-/// The step that sets firmware comes before the image is written: it must not ask for the reinstall that it is part of.
+/// The step for firmware runs before the image is written, as part of the reinstall. The step must
+/// not demand a reinstall.
 #[tokio::test]
 async fn a_node_with_firmware_is_reinstalled_to_another_image() {
     let mut world = world().await;
@@ -372,7 +377,8 @@ async fn a_node_runs_a_revision_once_its_firmware_is_the_revisions() {
     world.settle().await;
     assert_eq!(running(&world).await, Some(2));
 
-    // On the way back the BMC reports another value than the step has set.
+    // During the converge to revision 1 the BMC reports a value different from the value set by the
+    // step.
     let body = json!({ "revision": 1 });
     world.admin.post(path, &body).await.expect(200);
     world.ask("n1", "converge").await.expect(202);

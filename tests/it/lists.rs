@@ -1,5 +1,5 @@
-//! Every list has the one grammar: filter, sort, fields, pages and a count, and refuses in the same words what it has not. A list that is not in the table
-//! here fails the test.
+//! All lists share one grammar: filter, sort, fields, pages and a count. Lists refuse unknown
+//! fields and parameters with the same status. A list missing from the tables here fails the test.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use sqlx::Connection as _;
 use crate::support::fleet;
 use crate::support::server::{Caller, Server};
 
-/// Every list with the grammar: its name, where it is, and a filter that fits one of at least two.
+/// Every list with the grammar: the name, the path, and a filter that fits exactly one item.
 const LISTS: [(&str, &str, &str); 28] = [
     ("list_sites", "/v1/sites", "name=lab"),
     ("list_racks", "/v1/racks", "name=r1"),
@@ -88,7 +88,7 @@ const LISTS: [(&str, &str, &str); 28] = [
         "/v1/webhooks/ops/deliveries",
         "state=failed AND reason=event",
     ),
-    // One is enough: none of it is another's.
+    // The filter applies within the waivers of one node.
     (
         "list_waivers",
         "/v1/waivers?node=n1",
@@ -96,7 +96,7 @@ const LISTS: [(&str, &str, &str); 28] = [
     ),
 ];
 
-/// Lists that have another grammar, and why.
+/// Lists with another grammar, and the reason.
 const OTHERS: [(&str, &str); 6] = [
     (
         "list_events",
@@ -125,7 +125,7 @@ fn webhook(url: &str) -> Value {
     json!({ "spec": { "url": url, "topics": ["*"], "secret": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" } })
 }
 
-/// Two of everything that can be listed.
+/// Fills every list of [`LISTS`] with at least two items, except subnets, clusters and images.
 async fn fleet(server: &Server) -> Caller {
     let admin = server.admin().await;
     fleet::declare_pool(&admin).await;
@@ -230,7 +230,7 @@ async fn fleet(server: &Server) -> Caller {
     admin
 }
 
-/// A path with one more parameter.
+/// Adds a query parameter to a path.
 fn with(path: &str, name: &str, value: &str) -> String {
     let value: String = value.bytes().map(|byte| format!("%{byte:02x}")).collect();
     format!(
@@ -248,7 +248,7 @@ fn ids(body: &Value) -> Vec<String> {
         .collect()
 }
 
-/// All of it, one by one.
+/// Returns the ids of a whole list, read in pages of one item.
 async fn walk(admin: &Caller, path: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut token: Option<String> = None;
@@ -406,7 +406,7 @@ async fn every_list_refuses_what_it_has_not_in_the_same_words() {
                 refused.text
             );
         }
-        // A token leads on in the list, the filter and the order that it was given for.
+        // A page token is valid only for the same list, filter and sort order.
         let first = admin.get(&with(path, "limit", "1")).await.expect(200).body;
         if let Some(token) = first["next_page_token"].as_str() {
             let page = with(path, "page_token", token);
@@ -447,7 +447,8 @@ async fn a_field_of_few_words_takes_no_other() {
     }
 }
 
-/// A fleet whose nodes stand in runs: so many of `r1` first, then those of another rack, then as many of `r1` again.
+/// Builds a fleet with nodes in runs: the first `run` nodes are in rack `r1`, the middle nodes are
+/// in another rack, and the last `run` nodes are in `r1` again.
 async fn in_runs(nodes: u32, run: u32) -> (Server, Caller) {
     let server = Server::start().await;
     let admin = server.admin().await;
@@ -478,7 +479,8 @@ async fn in_runs(nodes: u32, run: u32) -> (Server, Caller) {
             .await
             .unwrap();
     }
-    // Rows are known to be visible to all once nobody is left who began before them, whose databases these may be.
+    // Postgres marks the pages of the table as visible to all only after every older transaction
+    // has ended, possibly a transaction in another database.
     let begun = std::time::Instant::now();
     let seen = "SELECT relallvisible >= relpages - 1 FROM pg_class WHERE relname = 'nodes'";
     loop {
@@ -501,7 +503,8 @@ async fn in_runs(nodes: u32, run: u32) -> (Server, Caller) {
     }
 }
 
-/// What does not fit is passed by in an index: a page behind thousands of such nodes costs what any page does.
+/// Nodes that do not fit are skipped in an index: a page behind thousands of such nodes costs as
+/// much as any other page.
 #[tokio::test]
 async fn what_does_not_fit_is_not_fetched() {
     let (server, _) = in_runs(20_000, 2000).await;
@@ -518,7 +521,7 @@ async fn what_does_not_fit_is_not_fetched() {
     ] {
         for sort in NODES.sorts {
             let terms = parse(filter).unwrap();
-            // Behind the last one of the first run, whichever way.
+            // The page begins after the last node of the first run, in either sort order.
             let number = if sort.order == Order::Up {
                 2000
             } else {
@@ -553,13 +556,14 @@ async fn what_does_not_fit_is_not_fetched() {
     }
 }
 
-/// How many rows of the table of nodes this session has fetched and not reported yet, which it does between transactions.
+/// Returns the number of rows of the table `nodes` fetched and not yet reported by the session. A
+/// session reports the counts between transactions.
 async fn rows_read(conn: &mut sqlx::PgConnection) -> i64 {
     let read = "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'nodes'";
     sqlx::query_scalar(read).fetch_one(conn).await.unwrap()
 }
 
-/// Whatever helps a page along, the pages are the list.
+/// Shortcuts inside the server do not change the result: the pages together are the whole list.
 #[tokio::test]
 async fn pages_of_a_list_in_runs_are_the_list() {
     let (server, admin) = in_runs(5000, 50).await;

@@ -1,4 +1,4 @@
-//! One integration binary, a file per resource.
+//! One integration binary, with a file per resource.
 
 #![expect(
     clippy::disallowed_methods,
@@ -7,62 +7,62 @@
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod access; // Who may do what
-mod agents; // Agents that die, and their successors
-mod alerts; // What monitoring says of nodes
-mod audit; // The history after somebody changed it
-mod bmc; // The agent's Redfish against the lab's
-mod break_glass; // The local administrator, off until armed
-mod cabling; // Declared cables, and those that are swapped
-mod canary; // Secrets, planted and looked for
-mod certificates; // What agents show
-mod claims; // Who gets a node
-mod client; // The typed client over a socket
-mod consoles; // What nodes write on their consoles
-mod contention; // Many callers, one thing
-mod declared; // The contract of declared kinds
+mod access; // Access rights of every role
+mod agents; // Agents that die, and the successors
+mod alerts; // Alerts of monitoring about nodes
+mod audit; // Detection of changes to the sealed history
+mod bmc; // The agent's Redfish client against the lab's BMC
+mod break_glass; // The local administrator, disabled until armed
+mod cabling; // Declared cables, and swapped cables
+mod canary; // Planted secrets, searched in every output
+mod certificates; // Certificates of agents: enrolment, renewal, end
+mod claims; // Claims: binding and release of nodes
+mod client; // The typed client over a real socket
+mod consoles; // Console output of nodes
+mod contention; // Many callers for one object
+mod declared; // The shared contract of declared kinds
 mod disruption; // Nodes out of service, and the disruption budget
-mod documents; // What is checked is what is stored
-mod dry_runs; // What a request would do
+mod documents; // Malformed documents: the checked shape is the stored shape
+mod dry_runs; // Dry runs of every write
 mod engine; // The engine, from declaration to release
 mod events; // The history by topic
-mod failover; // Postgres as it fails
-mod faults; // What breaks around the programs
+mod failover; // Failover of Postgres
+mod faults; // Faults around the programs, injected from outside
 mod firmware; // Firmware and BIOS, from a stack to a machine
-mod hostile; // What nobody sane sends
-mod limits; // How much a caller may send
-mod lists; // Every list has the one grammar
-mod logs; // From a request's id to the agent's lines
-mod matching; // Discovered machines that declared nodes wait for
-mod migrations; // The schema, whole or not there
+mod hostile; // Malformed and hostile requests to every documented route
+mod limits; // Rate limits of callers
+mod lists; // The shared grammar of all lists
+mod logs; // From a request id to the agent's log lines
+mod matching; // Discovered machines matched to waiting declared nodes
+mod migrations; // Migrations: complete, or without a trace
 mod networks; // Bonds, VLANs and addresses of installed nodes
 mod nodes; // Registration, actions, filters
-mod oidc; // Signing in by a provider that is not ours
+mod oidc; // Sign-in through a third-party OpenID provider
 mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
-mod orders; // Agents of the version before
-mod pairs; // Nodes measured against each other, and whom failures blame
-mod permits; // The right to power, image and wipe
-mod plans; // What a set of objects would do
-mod previous; // The version before: its agent, its muster-node, its server
-mod races; // Claims, releases and retries at once
-mod recoveries; // Nodes that fail, and the breaker of the fleet
-mod releases; // Undone, and agreed to by a second person
-mod replacements; // Claims that get another node
-mod replicas; // Pools that claim nodes by themselves
-mod restores; // A database that was put back
-mod revisions; // What a pool installs, and when a change reaches its nodes
+mod orders; // Orders for agents of the previous version
+mod pairs; // Pairs of nodes measured against each other, and blame for failures
+mod permits; // Permits to power, image and wipe
+mod plans; // Plans: the effects of a set of objects
+mod previous; // The agent, muster-node and server of the previous version
+mod races; // Concurrent claims, releases and retries
+mod recoveries; // Recovery of failed nodes, and the breaker of the fleet
+mod releases; // Releases: undo, and approval by a second person
+mod replacements; // Replacement of a claim's node
+mod replicas; // Pools with automatic claims
+mod restores; // A database restored from a backup
+mod revisions; // Revisions of a pool, and the time at which a change reaches nodes
 mod rollouts; // Moves of a pool to a revision, in waves
-mod schedulers; // Nodes that take no jobs, as their schedulers say
-mod scopes; // Lists for who may see a part of the fleet
-mod simulated; // The server over machines that keep state
-mod stacks; // Refused, compared, silent about secrets
-mod strangers; // The documented contract, held against by a program that knows nothing else
-mod support; // What every test stands on
-mod sweeps; // Held back for what loads them, and given back
-mod taken; // What a natural key names already
+mod schedulers; // Nodes that take no jobs, as reported by the schedulers
+mod scopes; // Lists and pages for readers of a part of the fleet
+mod simulated; // The server over simulated machines with state
+mod stacks; // Stacks: refusals, comparison with nodes, hidden secrets
+mod strangers; // The documented contract, tested by Schemathesis
+mod support; // Shared support of all tests
+mod sweeps; // Sweeps: nodes held for load gates, and returned to the scheduler
+mod taken; // Refusals of a natural key in use
 mod terraform; // Terraform over the whole contract
-mod tidy; // Rules of the house
-mod tokens; // Tokens as the database has them
-mod waivers; // Gates that count as passed all the same
-mod webhooks; // Events told to somebody else's server
+mod tidy; // Rules of the code base without a clippy lint
+mod tokens; // Tokens as stored in the database
+mod waivers; // Waivers: failed gates counted as passed
+mod webhooks; // Events sent to an external server

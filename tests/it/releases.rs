@@ -11,12 +11,7 @@ use crate::support::server::{Caller, Reply, Server};
 
 /// Nodes in service, given up, and drained: what comes next is the wipe.
 async fn drained(nodes: u8) -> World {
-    let mut world = World::start(nodes).await;
-    world.settle().await;
-    for number in 1..=nodes {
-        world.claim(&format!("n{number}")).await.expect(201);
-    }
-    world.settle().await;
+    let mut world = World::serving(nodes, |_, body| body).await;
     for number in 1..=nodes {
         world.release(&format!("n{number}")).await.expect(202);
     }

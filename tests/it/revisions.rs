@@ -8,7 +8,7 @@ use crate::simulated::World;
 use crate::support::fleet;
 use crate::support::server::{Caller, Server};
 
-/// The stack of the simulated fleet, in another version with another setting.
+/// Returns the stack of the simulated fleet in another version, with another setting.
 fn stack(version: &str) -> Value {
     let mut stack = fleet::stack();
     stack["spec"]["version"] = json!(version);
@@ -88,7 +88,7 @@ async fn a_published_stack_changes_no_node_until_it_is_assigned() {
         .expect(200);
     assert_eq!(numbers(&world.admin).await, (1, 2));
     assert_eq!(events(&world, "pool.revision_proposed").await, 1);
-    // Neither the next converge nor a new claim takes what nobody has chosen.
+    // Until a person assigns or promotes the new revision, converges and new claims use revision 1.
     world.ask("n1", "converge").await.expect(202);
     world.claim("n2").await.expect(201);
     world.settle().await;
@@ -107,7 +107,7 @@ async fn a_published_stack_changes_no_node_until_it_is_assigned() {
     world.ask("n1", "converge").await.expect(202);
     world.settle().await;
     assert_eq!(revisions(&world, "n1").await, (Some(2), Some(2)));
-    // The way back needs no health of the present one.
+    // A rollback does not require a healthy present revision.
     assign(&world, "n1", 1).await.expect(200);
     world.ask("n1", "converge").await.expect(202);
     world.settle().await;
@@ -218,7 +218,8 @@ async fn another_image_needs_a_reinstall_and_is_never_converged() {
         "{}",
         refused.text
     );
-    // A comparison writes nothing, and does not take the node for what it is not.
+    // A comparison leaves the machine unchanged and still reports revision 1, because the image of
+    // revision 3 is not installed.
     world.ask("n1", "check-drift").await.expect(202);
     world.settle().await;
     assert_eq!(revisions(&world, "n1").await, (Some(3), Some(1)));
@@ -310,7 +311,8 @@ async fn changes_at_once_number_revisions_without_gaps() {
     let mut writers = tokio::task::JoinSet::new();
     for round in 0..6 {
         let (stacks, pools, profiles) = (admin.clone(), admin.clone(), admin.clone());
-        // Stack and profile of the other pool share no row: only the lock on revisions keeps their writers apart.
+        // Stack and profile of the other pool share no row: only the lock on revisions keeps their
+        // writers apart.
         writers.spawn(async move {
             let mut profile = fleet::network_profile();
             profile["spec"]["vlans"]["storage"]["id"] = json!(200 + round);
@@ -348,7 +350,7 @@ async fn changes_at_once_number_revisions_without_gaps() {
             .collect();
         let newest = found[0];
         assert_eq!(found, (1..=newest).rev().collect::<Vec<_>>(), "{pool}");
-        // The newest revision is what is declared now.
+        // The newest revision equals the present declaration.
         let now = admin.get("/v1/stacks/base").await.expect(200).body["spec"]["version"].clone();
         assert_eq!(list["items"][0]["stack_version"], now, "{pool}");
     }
@@ -402,7 +404,8 @@ async fn rows_of_the_version_before_are_read_and_caught_up() {
     assert_eq!(revisions(&world, "n1").await, (Some(1), None));
     world.settle().await;
     assert_eq!(revisions(&world, "n1").await, (Some(1), Some(1)));
-    // What is promoted later is for later claims, also where no revision was written.
+    // A later promotion affects only later claims, also for a claim row without an assigned
+    // revision.
     sqlx::query("UPDATE claims SET assigned_id = NULL")
         .execute(&world.server.app.pool)
         .await
@@ -412,7 +415,7 @@ async fn rows_of_the_version_before_are_read_and_caught_up() {
     world.check().await;
 }
 
-/// Claims made before revisions are unknown until their node was compared.
+/// The running revision of an older claim is unknown until the first comparison of the node.
 #[tokio::test]
 async fn the_migration_gives_each_pool_a_first_revision() {
     let mut world = World::start(1).await;
@@ -433,7 +436,8 @@ async fn the_migration_gives_each_pool_a_first_revision() {
     world.restart_server().await;
     assert_eq!(numbers(&world.admin).await, (1, 1));
     assert_eq!(revisions(&world, "n1").await, (Some(1), None));
-    // The first comparison makes the present one known, and with it what another image would need.
+    // The first comparison makes the running revision known. The server can then refuse a converge
+    // to another image.
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
     assert!(page.contains("unknown until a comparison"), "{page}");
     world.ask("n1", "converge").await.expect(202);
@@ -450,7 +454,7 @@ async fn the_migration_gives_each_pool_a_first_revision() {
     assert_eq!(revisions(&world, "n1").await, (Some(3), Some(1)));
 }
 
-/// Gates of a node in service measure what was installed, whatever is assigned.
+/// Gates of a node in service measure the installed revision, even if another revision is assigned.
 #[tokio::test]
 async fn an_assignment_fails_no_sweep() {
     let mut world = World::declare(1, |path, mut body| {
@@ -485,7 +489,8 @@ async fn an_assignment_fails_no_sweep() {
     assert_eq!(packages(&job), 1, "after the converge");
 }
 
-/// What a stored copy lacks for a later version refuses the orders that need the copy, and no other.
+/// A stored copy may be unreadable for a later version. The server then refuses the orders that
+/// need the copy, and no other order.
 #[tokio::test]
 async fn a_node_leaves_a_revision_that_cannot_be_read() {
     let mut world = World::start(1).await;
@@ -520,7 +525,7 @@ async fn a_node_leaves_a_revision_that_cannot_be_read() {
     assert_eq!(world.state("n1").await, "available");
 }
 
-/// A rollback needs what the earlier revision names.
+/// A rollback needs the credentials named by the earlier revision.
 #[tokio::test]
 async fn a_credential_named_by_an_assigned_revision_stays() {
     let mut world = World::start(1).await;

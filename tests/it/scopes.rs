@@ -1,5 +1,6 @@
-//! Lists, streams and pages for readers who may see a part of the fleet: what is theirs is there, and nothing of anybody else's is anywhere in the
-//! answer. A list, or a page, that is not in the tables here fails the test.
+//! Lists, histories and pages for readers of a part of the fleet. An answer contains all objects in
+//! the reader's scope, and no name or id of other objects. A list or page missing from the tables
+//! here fails the test.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +10,20 @@ use serde_json::{Value, json};
 use crate::support::fleet;
 use crate::support::server::{Caller, Reply, Server};
 
-/// What a list gives to a reader of one site.
+/// The content of a list for a reader of one site.
 #[derive(Clone, Copy, Debug)]
 enum Holds {
-    /// What lies there: where in an item its name is, the names of the site `lab`, and those of the site `far-site`.
+    /// The objects of the site: the JSON pointer to an item's name, the names of the site `lab`,
+    /// and the names of the site `far-site`.
     Part(&'static str, &'static str, &'static str),
-    /// Of one object in the path: of `lab`, and of `far-site`, which is not there for a reader of `lab`.
+    /// The list of one object in the path: the object of `lab`, and the object of `far-site`. For
+    /// the latter a reader of `lab` gets 404.
     Of(&'static str, &'static str),
-    /// What lies nowhere is everybody's.
+    /// Objects without a place, listed for every reader.
     All,
-    /// Refused to whoever may not see everything.
+    /// Refused to readers of less than the whole fleet.
     Nothing,
-    /// The reader's own.
+    /// The reader's own tokens.
     Own,
 }
 
@@ -127,7 +130,8 @@ const LISTS: [(&str, &str, Holds); 33] = [
     ("list_users", "/v1/users", Nothing),
 ];
 
-/// Every page, and what it opens with for a reader of `lab`; `{node}`, `{operation}` and `{job}` stand for one of `lab`.
+/// Every page, with words shown to a reader of `lab`. A page without words is refused. `{node}`,
+/// `{operation}`, `{job}` and `{pool}` stand for objects of `lab`.
 const PAGES: [(&str, &[&str]); 14] = [
     ("/", &["/nodes/n1", "lab-agent"]),
     ("/nodes", &["/nodes/n1", "/nodes/n2"]),
@@ -141,13 +145,13 @@ const PAGES: [(&str, &[&str]); 14] = [
     ("/pools/{pool}", &["gpu", "muster pool run-pairs"]),
     ("/events", &["n1", "held"]),
     ("/agents", &["lab-agent"]),
-    // Webhooks tell of the whole fleet.
+    // Webhooks report events of the whole fleet.
     ("/webhooks", &[]),
-    // People are the administrator's affair.
+    // Only administrators read users.
     ("/users", &[]),
 ];
 
-/// Two sites that have the same: what is of the other one has `far-` in its name, and nothing else has.
+/// Builds two sites with the same objects. Only names in the other site begin with `far-`.
 async fn two_sites(server: &Server) -> Caller {
     let admin = server.admin().await;
     fleet::declare_pool(&admin).await;
@@ -256,7 +260,7 @@ async fn two_sites(server: &Server) -> Caller {
     admin
 }
 
-/// Readers of scopes.
+/// A source of readers, each with a scope.
 struct Readers<'a> {
     server: &'a Server,
     admin: &'a Caller,
@@ -283,7 +287,7 @@ fn items(reply: &Reply) -> &Vec<Value> {
         .unwrap_or_else(|| panic!("{}", reply.text))
 }
 
-/// What the items of a list are called.
+/// Returns the names of a list's items.
 fn names(reply: &Reply, pointer: &str) -> BTreeSet<String> {
     items(reply)
         .iter()
@@ -295,7 +299,7 @@ fn words(text: &str) -> BTreeSet<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// The ids of all that lies in one of the two sites.
+/// Returns the ids of the objects in one of the two sites.
 async fn ids(admin: &Caller, far: bool) -> Vec<String> {
     let mut ids = Vec::new();
     for kind in [
@@ -397,7 +401,8 @@ async fn every_list_holds_what_is_its_readers_and_nothing_of_anybody_else() {
     }
 }
 
-/// What a list has is what can be read one by one: the same rule, said once of one object and once of many.
+/// A list contains exactly the objects that the reader can read one by one. The server states the
+/// rule twice, for one object and for many, and both must agree.
 #[tokio::test]
 async fn a_list_has_what_its_reader_may_read_one_by_one() {
     let server = Server::start().await;
@@ -454,7 +459,7 @@ async fn a_list_has_what_its_reader_may_read_one_by_one() {
             assert_eq!(listed.body["count"], readable.len(), "{scope} {path}");
             shown += readable.len();
         }
-        // Events of nodes, as each node tells them.
+        // The same events of nodes, read node by node.
         let mut told = BTreeSet::new();
         for node in items(&reader.get("/v1/nodes").await.expect(200)) {
             let path = format!("/v1/nodes/{}/events", node["name"].as_str().unwrap());
@@ -482,7 +487,7 @@ async fn a_list_has_what_its_reader_may_read_one_by_one() {
         );
     }
     assert!(shown > 20, "{shown}: the scopes fit nothing");
-    // A token that its owner bounds: both must fit.
+    // A token made by a bounded token: an object must fit both scopes.
     let far = readers.of(&json!({ "site": "far-site" })).await;
     let body = json!({ "name": "of-far", "role": "viewer", "scope": { "site": "far-site", "labels": { "parity": "odd" } }, "expires_in_s": 3600 });
     let made = far.post("/v1/tokens", &body).await.expect(201);
@@ -504,7 +509,7 @@ async fn the_history_is_read_on_through_what_is_not_the_readers() {
     };
     let here = readers.of(&json!({ "site": "lab" })).await;
     let all = here.get("/v1/events?limit=1000").await.expect(200);
-    // One by one is the same as at once.
+    // Pages of one event contain the same events as one large page.
     let (mut after, mut seqs) = (0, Vec::new());
     loop {
         let page = here
@@ -526,7 +531,8 @@ async fn the_history_is_read_on_through_what_is_not_the_readers() {
             .map(|event| event["seq"].as_i64().unwrap())
             .collect::<Vec<_>>()
     );
-    // What happens elsewhere wakes nobody here, and is not gone through again.
+    // An event of the other site is not returned. `last_seq` moves past the event, so the next read
+    // skips the event.
     let last = all.body["last_seq"].as_i64().unwrap();
     admin
         .post("/v1/nodes/far-1/actions/inspect", &json!({}))
@@ -545,7 +551,7 @@ async fn the_history_is_read_on_through_what_is_not_the_readers() {
         "{}",
         page.text
     );
-    // Another's node is as one that there is not.
+    // A filter by a node outside the scope is refused like a filter by an unknown node.
     for path in ["/v1/events?node=far-1", "/v1/operations?node=far-1"] {
         let (hidden, missing) = (
             here.get(path).await,
@@ -563,7 +569,8 @@ async fn the_history_is_read_on_through_what_is_not_the_readers() {
             "{path}"
         );
     }
-    // By its id too: it may be one that is gone, whose history is read event by event.
+    // An id is accepted, because the node may be deleted. Each event of the history is then checked
+    // against the scope.
     let far = admin.get("/v1/nodes/far-1").await.expect(200).body["id"]
         .as_str()
         .unwrap()
@@ -593,7 +600,7 @@ async fn every_page_shows_what_is_its_readers() {
         .split(".route(")
         .skip(1)
     {
-        // rustfmt may put the path of a long route on a line of its own.
+        // rustfmt may put the path of a long route on a separate line.
         let part = part.trim_start().strip_prefix('"').unwrap();
         let (route, rest) = part.split_once('"').unwrap();
         let page = rest.split(')').next().unwrap().contains("get(")
@@ -650,7 +657,7 @@ async fn every_page_shows_what_is_its_readers() {
             admin.get(&fill(route, &far)).await.expect(200);
         }
     }
-    // Who looks for a serial or a MAC finds their own.
+    // A search for a serial or a MAC finds only nodes in the reader's scope.
     let looks = |caller: &Caller| {
         let caller = caller.clone();
         async move {

@@ -8,7 +8,7 @@ use crate::simulated::World;
 
 /// Nodes in service, in a pool whose sweep has a gate that loads the processor.
 async fn serving(nodes: u8) -> World {
-    let mut world = World::declare(nodes, |path, mut body| {
+    World::serving(nodes, |path, mut body| {
         if path == "/v1/pools/gpu" {
             body["spec"]["health"] = json!({ "sweep": "smoke" });
             // The default: 1 of 10 nodes.
@@ -24,13 +24,7 @@ async fn serving(nodes: u8) -> World {
         }
         body
     })
-    .await;
-    world.settle().await;
-    for number in 1..=nodes {
-        world.claim(&format!("n{number}")).await.expect(201);
-    }
-    world.settle().await;
-    world
+    .await
 }
 
 /// Whether a sweep was told that jobs may run on its node.

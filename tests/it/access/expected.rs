@@ -1,25 +1,26 @@
-//! Who may do what, said once more beside the server.
+//! The access rights of every route, stated a second time, independently of the server.
 
-/// Where a route asks for its verb.
+/// The place at which a route requires the verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Over the whole fleet.
+    /// The whole fleet.
     Fleet,
-    /// Anywhere.
+    /// Any scope.
     Any,
-    /// Where the object lies.
+    /// The place of the object.
     Object,
-    /// Where the object lies that the body names.
+    /// The place of the object named in the body.
     Body,
-    /// Where the object lies, and by something that is the whole fleet's: a credential.
+    /// The place of the object, and the whole fleet because of the named credential.
     ObjectByFleet,
 }
 
-/// What every operation of the API is open to: `g` guest, `v` viewer, `u` automation, `o` operator, `a` administrator. An operation that is not
-/// here fails the test; what is asked of a node by a word in its path is in [`ACTIONS`].
+/// The roles with access to each operation of the API: `g` guest, `v` viewer, `u` automation, `o`
+/// operator, `a` administrator. An operation missing here fails the test. Actions named in the path
+/// of a node are listed in [`ACTIONS`].
 pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
     ("vuoa", Reach::Fleet, &["list_waivers", "list_breakers"]),
-    // A plan writes nothing.
+    // A plan leaves the database unchanged.
     ("vuoa", Reach::Any, &["make_plan"]),
     (
         "vuoa",
@@ -141,7 +142,7 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
     ("oa", Reach::ObjectByFleet, &["adopt_node"]),
     ("uoa", Reach::Body, &["create_claim", "plan_rollout"]),
     ("oa", Reach::Body, &["create_waiver", "create_token"]),
-    // Of nodes that lie elsewhere it says that it knows none.
+    // An alert for a node outside the caller's scope is answered as for an unknown node.
     ("uoa", Reach::Any, &["report_alerts"]),
     ("oa", Reach::Fleet, &["reset_breaker"]),
     (
@@ -226,7 +227,8 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
             "enable_user",
         ],
     ),
-    // One's own; those of others are not there.
+    // The caller's own tokens. Tokens of other people are reported as missing without `token.read`
+    // or `token.revoke` over the whole fleet.
     (
         "oa",
         Reach::Any,
@@ -234,7 +236,8 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
     ),
 ];
 
-/// What every action of nodes is open to, each where its node lies: by the API, and by the form of its page.
+/// The roles with access to each action of nodes, at the place of the node. The API and the form on
+/// the node's page have the same roles.
 pub(super) const ACTIONS: [(&str, &[&str]); 3] = [
     (
         "uoa",
@@ -273,7 +276,8 @@ pub(super) const ACTIONS: [(&str, &[&str]); 3] = [
     ("a", &["rotate-bmc"]),
 ];
 
-/// What every page and its forms are open to; those for nobody are for everybody, and end or begin a session.
+/// The roles with access to each page and form. A route without roles is open to every caller: such
+/// routes begin or end a session, or serve assets.
 pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
     (
         "vuoa",
@@ -325,7 +329,7 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
             "/ui/pools/{pool}/pairs",
         ],
     ),
-    // Each action, as listed by ACTIONS.
+    // Each action has the roles listed in ACTIONS.
     ("uoa", Reach::Object, &["/ui/nodes/{node}/actions/{action}"]),
     (
         "",
@@ -340,7 +344,8 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
     ("", Reach::Any, &["/assets/{version}/{*path}"]),
 ];
 
-/// What is not there for anybody, although what its path begins with is; and why.
+/// Operations and actions answered with 404 although the object in the path exists, with the
+/// reason.
 pub(super) const ABSENT: [(&str, &str); 4] = [
     ("release", "a release is its claim's end"),
     ("get_pair_run", "nothing was measured"),

@@ -1,5 +1,7 @@
-//! One walk of every endpoint by every role: over the whole fleet, within the site of the objects, and within another site. What is refused is
-//! asked for in earnest and leaves nothing; what is not is asked for as a dry run, and on pages in earnest, last.
+//! One walk of every endpoint by every role: over the whole fleet, within the site of the objects,
+//! and within another site. Calls to be refused are sent first, without `dry_run`, and must leave
+//! the database unchanged. Open calls follow as dry runs. Reads and
+//! pages have no dry run, so open reads and pages are sent for real.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +24,7 @@ const ROLES: [(char, Role); 5] = [
     ('a', Role::Admin),
 ];
 
-/// An endpoint with objects of the site `lab` in its path and body.
+/// An endpoint with objects of the site `lab` in path and body.
 struct Call {
     name: String,
     method: Method,
@@ -30,17 +32,17 @@ struct Call {
     body: Vec<u8>,
     roles: &'static str,
     reach: Reach,
-    /// A page, or a form of one: nothing there is a dry run.
+    /// A page, or a form of a page. Neither has a dry run.
     page: bool,
 }
 
-/// Where a caller's role holds.
+/// The scope of a caller's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
     Fleet,
     /// The site of the objects.
     Own,
-    /// Another one.
+    /// Another site.
     Foreign,
 }
 
@@ -50,22 +52,22 @@ struct Walker {
     caller: Caller,
 }
 
-/// What stands in the paths for each parameter, all of it in the site `lab`.
+/// The objects named in paths. Every object with a site is in the site `lab`.
 struct Objects {
     parameters: Vec<(&'static str, String)>,
-    /// Ids that nobody elsewhere may read anywhere.
+    /// Ids hidden from callers of another site, in every answer.
     own: Vec<String>,
 }
 
-/// What holds for a caller of an endpoint.
+/// The expected answer to a caller of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Anything but a refusal for who asks.
+    /// Any answer except a refusal because of the caller.
     Open,
     Forbidden,
-    /// As what is not there.
+    /// 404, as for a missing object.
     Hidden,
-    /// In one way or the other: what is in the body is not theirs.
+    /// 403, 404 or 422: the body names an object outside the caller's scope.
     Refused,
 }
 
@@ -73,7 +75,7 @@ fn expected(call: &Call, letter: char, within: Within) -> Answer {
     let may = call.roles.contains(letter);
     match (call.reach, within) {
         (Reach::Object | Reach::ObjectByFleet, Within::Foreign) => Answer::Hidden,
-        // Who may not even read it.
+        // A guest may not read the object.
         (Reach::Object | Reach::ObjectByFleet, _) if letter == 'g' => Answer::Hidden,
         (Reach::ObjectByFleet, Within::Own) => Answer::Forbidden,
         (Reach::Fleet, Within::Own | Within::Foreign) => Answer::Forbidden,
@@ -83,7 +85,7 @@ fn expected(call: &Call, letter: char, within: Within) -> Answer {
     }
 }
 
-/// One of everything that a path can name.
+/// Makes an object for every path parameter.
 async fn objects(server: &Server, admin: &Caller) -> Objects {
     let text = |value: &Value| {
         value
@@ -98,7 +100,8 @@ async fn objects(server: &Server, admin: &Caller) -> Objects {
         )
         .await
         .expect(200);
-    // Somebody who walks nowhere: nobody agrees to what they asked for themselves.
+    // The requester takes no part in the walk, because requesters may not approve their own
+    // requests.
     let asker = server.caller(Role::Operator).await;
     assert_eq!(
         asker
@@ -192,7 +195,7 @@ async fn objects(server: &Server, admin: &Caller) -> Objects {
         ("token", text(&token.body["token"]["id"])),
         ("user", user.to_string()),
         ("job", job.to_string()),
-        // What they name lies nowhere, or where its pool does.
+        // Revision and rollout have the place of their pool. Breaker and run do not exist.
         ("revision", "1".to_owned()),
         ("rollout", "gpu-1".to_owned()),
         ("breaker", nothing.clone()),
@@ -228,7 +231,7 @@ impl Objects {
     }
 }
 
-/// A body that names what is in the site `lab`, where the path does not.
+/// Returns the body of an operation, with the objects of the site `lab` missing from the path.
 fn body(name: &str, server: &Server) -> Value {
     let until = server.app.clock.now() + SignedDuration::from_hours(48);
     match name {
@@ -250,7 +253,7 @@ fn body(name: &str, server: &Server) -> Value {
     }
 }
 
-/// Every documented operation, with every word that a path can say what to do by.
+/// Returns a call of every documented operation, and of every action for a path with an action.
 fn operations(server: &Server, objects: &Objects) -> Vec<Call> {
     let description = serde_json::to_value(muster_server::http::description()).unwrap();
     let mut calls = Vec::new();
@@ -305,7 +308,8 @@ fn operations(server: &Server, objects: &Objects) -> Vec<Call> {
             });
         }
     }
-    // Not of the contract, and as much as a list of everything.
+    // The route is not part of the contract. Metrics cover the whole fleet, like a list of all
+    // objects.
     let (name, path) = ("show_metrics".to_owned(), "/metrics".to_owned());
     let (roles, reach) = ("vuoa", Reach::Fleet);
     calls.push(Call {
@@ -322,13 +326,13 @@ fn operations(server: &Server, objects: &Objects) -> Vec<Call> {
     calls
 }
 
-/// Every page and every form of one, with every word that its path can say what to do by.
+/// Returns a call of every page and form, and of every action for a path with an action.
 fn pages(_: &Server, objects: &Objects) -> Vec<Call> {
     let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/ui/mod.rs");
     let text = std::fs::read_to_string(sources).unwrap();
     let mut calls = Vec::new();
     let mut named = BTreeSet::new();
-    // rustfmt may put the path of a long route on a line of its own.
+    // rustfmt may put the path of a long route on a separate line.
     for part in text.split(".route(").skip(1) {
         let part = part.trim_start().strip_prefix('"').unwrap();
         let (route, call) = part.split_once('"').unwrap();
@@ -383,7 +387,7 @@ async fn send(caller: &Caller, call: &Call, query: &str) -> Reply {
         "application/json"
     };
     let mut caller = caller.header("content-type", content);
-    // Removals ask for it; what is put as new must not.
+    // A removal requires the header. A PUT of a new object must be sent without the header.
     if call.method != Method::PUT {
         caller = caller.header("if-match", "*");
     }
@@ -396,7 +400,7 @@ async fn send(caller: &Caller, call: &Call, query: &str) -> Reply {
         .await
 }
 
-/// Every role in each of the places.
+/// Returns a caller of every role in each scope.
 async fn walkers(server: &Server, admin: &Caller) -> Vec<Walker> {
     let mut walkers = Vec::new();
     for (letter, role) in ROLES {
@@ -417,7 +421,7 @@ async fn walkers(server: &Server, admin: &Caller) -> Vec<Walker> {
     walkers
 }
 
-/// What is refused is refused for the reason that it must be. Says what is otherwise.
+/// Sends a call to be refused and compares the status. Returns a description of a wrong answer.
 async fn is_refused(walker: &Walker, call: &Call, answer: Answer) -> Option<String> {
     let reply = send(&walker.caller, call, "").await;
     let fits = match answer {
@@ -442,7 +446,9 @@ fn who(walker: &Walker, call: &Call) -> String {
     )
 }
 
-/// What is not refused is not, and tells nobody elsewhere of what is here. Says what is otherwise.
+/// Sends an open call. The answer must neither refuse the caller nor report a fault of the server.
+/// An answer to a caller of another site must contain none of the ids in `own`. Returns a
+/// description of a wrong answer.
 async fn is_open(walker: &Walker, call: &Call, own: &[String]) -> Option<String> {
     let reads = matches!(call.method, Method::GET | Method::HEAD);
     let query = if call.page || reads || call.name == "make_plan" {
@@ -462,7 +468,8 @@ async fn is_open(walker: &Walker, call: &Call, own: &[String]) -> Option<String>
     wrong.then(|| format!("{} {} {}", who(walker, call), reply.status, reply.text))
 }
 
-/// Asks for all that must be refused, sees that nothing came of it, and asks for the rest.
+/// Sends all calls to be refused, compares the database with the state before, and sends the open
+/// calls. Every call without credentials must get 401.
 async fn walk(calls: fn(&Server, &Objects) -> Vec<Call>) {
     let server = Server::start().await;
     let admin = two_sites(&server).await;
@@ -471,7 +478,7 @@ async fn walk(calls: fn(&Server, &Objects) -> Vec<Call>) {
     let walkers = walkers(&server, &admin).await;
     let nobody = server.nobody();
     for walker in &walkers {
-        // A token's first use is written down.
+        // The server records the first use of a token, so the use must precede the comparison.
         walker.caller.get("/v1/nodes").await;
     }
     let before = dump(&server).await;
@@ -499,7 +506,7 @@ async fn walk(calls: fn(&Server, &Objects) -> Vec<Call>) {
         after == before,
         "what was refused left something: {left:#?}"
     );
-    // The stream of a page has no end.
+    // The event stream of the pages has no end.
     for call in calls.iter().filter(|call| call.path != "/ui/events") {
         for walker in &walkers {
             if expected(call, walker.letter, walker.within) == Answer::Open {
@@ -543,7 +550,7 @@ fn every_action_of_a_node_has_its_row() {
     assert_eq!(named.len(), known.len(), "twice");
 }
 
-/// A verb that is spelt otherwise, or is none of actions, opens nothing.
+/// A misspelt action, or a verb without an action, gives no access.
 #[tokio::test]
 async fn a_word_in_a_path_means_itself_only() {
     let server = Server::start().await;
@@ -572,7 +579,8 @@ async fn a_word_in_a_path_means_itself_only() {
             );
         }
     }
-    // What no verb is known for needs a reader at least, and does nothing.
+    // An unknown action requires the right to read the node, and is then reported as missing. For a
+    // guest the node is missing as well.
     viewer
         .post("/v1/nodes/n1/actions/x", &json!({}))
         .await

@@ -1,4 +1,5 @@
-//! What the description shows: every body is one that the server takes, every answer one that a server gave, every link leads to what is there.
+//! The examples and links of the description. The server accepts every example of a request body. A
+//! server gave every example of an answer. Every link leads to an existing operation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,13 +17,13 @@ use crate::simulated::World;
 use crate::support::fleet;
 use crate::support::server::{Caller, Reply, Server};
 
-/// Answers of one server, by the name of their schema, or of the operation where that has none.
+/// Answers of one server by name of the schema, or by operation id for a schema without a name.
 struct Answers {
     description: Value,
     by_name: BTreeMap<String, Value>,
 }
 
-/// Every operation with its path and method.
+/// Returns every operation with path and method.
 fn operations(description: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     let items = description["paths"].as_object().unwrap().iter();
     items.flat_map(|(path, item)| {
@@ -39,7 +40,7 @@ fn id(operation: &Value) -> &str {
     operation["operationId"].as_str().unwrap()
 }
 
-/// The JSON answers of an operation that are no refusals: status and media type.
+/// Returns the successful JSON answers of an operation: status and media type.
 fn successes(operation: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let responses = operation["responses"].as_object().unwrap().iter();
     responses
@@ -50,7 +51,7 @@ fn successes(operation: &Value) -> impl Iterator<Item = (&str, &Value)> {
         })
 }
 
-/// What an answer is known by.
+/// Returns the name of an answer: the name of the schema, or else the operation id.
 fn name(operation: &Value, content: &Value) -> String {
     let schema = content["schema"]["$ref"]
         .as_str()
@@ -67,7 +68,7 @@ impl Answers {
         }
     }
 
-    /// Keeps an answer to an operation, unless one of its schema is kept.
+    /// Keeps the first answer of each name. Panics on a status without a documented JSON answer.
     fn keep(&mut self, operation: &str, reply: &Reply) {
         let (_, _, of) = operations(&self.description)
             .find(|(_, _, known)| id(known) == operation)
@@ -82,14 +83,14 @@ impl Answers {
     }
 }
 
-/// A server whose every list has an item; returns the names for the paths of reads, too.
+/// Fills every list of the server. Returns the world and the path parameters for [`reads`].
 pub(crate) async fn lived_in(server: Server) -> (World, Vec<(&'static str, String)>) {
     let mut world = world(server).await;
     let named = act(&mut world, &mut Answers::new()).await;
     (world, named)
 }
 
-/// Three nodes with a past: one was claimed, failed its sweep, was recovered, and was measured against another one.
+/// Builds three claimed nodes with a history. The first node failed a sweep and was recovered.
 async fn world(server: Server) -> World {
     let mut world = World::on(server, 3, |path, mut body| {
         if path == "/v1/racks/r1" {
@@ -123,7 +124,8 @@ async fn world(server: Server) -> World {
     world
 }
 
-/// Everything that people do, and its answers. Returns what the paths of the rest name.
+/// Performs the writes of people, runs the pairs of the pool, and keeps the answers. Returns the
+/// path parameters for [`reads`].
 async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, String)> {
     let admin = world.admin.clone();
     let text = |value: &Value| {
@@ -213,7 +215,8 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
         .await
         .expect(202);
     world.settle().await;
-    // Simulated machines say nothing on the way.
+    // Simulated machines write neither console text nor log lines of jobs, so the test
+    // inserts both.
     for statement in [
         "INSERT INTO console_chunks (node_id, id, at, text) SELECT id, 10, $1::timestamptz, 'n1 login: ' FROM nodes WHERE name = 'n1'",
         "INSERT INTO job_logs (job_id, attempt, at, text) SELECT id, 1, $1::timestamptz, 'compares it with stack base' FROM jobs WHERE step = 'drift'",
@@ -250,9 +253,9 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
     ]
 }
 
-/// Alerts of three nodes at once, the breaker that they open, and its end.
+/// Reports alerts of three nodes at once, lists the opened breaker, and resets the breaker.
 async fn alarm(admin: &Caller, answers: &mut Answers) {
-    // The third one is more than chance, which opens a breaker.
+    // Three alerts are more than chance: the third alert opens a breaker.
     let alert = |node: &str| {
         json!({ "status": "firing", "startsAt": "2026-01-05T07:59:00Z", "fingerprint": node,
                 "labels": { "alertname": "GpuXid79", "node": node, "muster": "quarantine" },
@@ -261,7 +264,7 @@ async fn alarm(admin: &Caller, answers: &mut Answers) {
     let alerts = json!({ "version": "4", "alerts": [alert("n3"), alert("n2"), alert("n1")] });
     answers.keep("report_alerts", &admin.post("/v1/alerts", &alerts).await);
     let breaker = admin.get("/v1/breakers").await.expect(200).body["items"][0].clone();
-    // It is read while it is open.
+    // The example shows an open breaker, so the list is read before the reset.
     answers.keep("list_breakers", &admin.get("/v1/breakers?limit=2").await);
     let reset = admin
         .post(
@@ -272,7 +275,8 @@ async fn alarm(admin: &Caller, answers: &mut Answers) {
     answers.keep("reset_breaker", &reset);
 }
 
-/// Every GET of a description: its operation, and its path filled in from the names.
+/// Returns every GET of a description with a JSON answer: operation id and path. The path
+/// parameters are replaced by the names.
 pub(crate) fn reads(description: &Value, named: &[(&str, String)]) -> Vec<(String, String)> {
     let mut reads = Vec::new();
     for (route, method, operation) in operations(description) {
@@ -331,7 +335,7 @@ pub(crate) fn reads(description: &Value, named: &[(&str, String)]) -> Vec<(Strin
     reads
 }
 
-/// Reads all that can be read.
+/// Sends every GET and keeps the answers. Panics on a refusal or an empty list.
 async fn read(admin: &Caller, answers: &mut Answers, named: &[(&str, String)]) {
     let mut empty = Vec::new();
     for (operation, path) in reads(&answers.description, named) {
@@ -358,7 +362,8 @@ fn example(description: &Value, operation: &str) -> Value {
     content["example"].clone()
 }
 
-/// What is the same in every run: ids in the order in which they appear, and no secret, nor what is made of one.
+/// Replaces values that differ between runs: ids are numbered in order of appearance; secrets,
+/// hashes, page tokens and certificates get a fixed text.
 fn settled(value: &mut Value, known: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -407,14 +412,15 @@ fn with_settled_ids(text: &str, known: &mut Vec<String>) -> String {
     settled
 }
 
-/// Every member that a value has, wherever it has it.
+/// Collects the paths of all members of a value, at any depth.
 fn members(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     for item in value.as_array().into_iter().flatten() {
         members(item, at, found);
     }
     for (name, member) in value.as_object().into_iter().flatten() {
         let at = format!("{at}/{name}");
-        // Events say of themselves what they like.
+        // The members of an event's detail depend on the event, and are not
+        // compared.
         if name != "detail" {
             members(member, &at, found);
         }
@@ -422,7 +428,8 @@ fn members(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// `UPDATE_EXAMPLES=1 cargo nextest run -p muster-tests -E 'test(every_answer_is_shown)'` writes them anew; then UPDATE_OPENAPI.
+/// `UPDATE_EXAMPLES=1 cargo nextest run -p muster-tests -E 'test(every_answer_is_shown)'` writes
+/// the answers again. Run the test of the description with `UPDATE_OPENAPI=1` afterwards.
 #[tokio::test]
 async fn every_answer_is_shown_as_a_server_gave_it() {
     let mut answers = Answers::new();
@@ -485,7 +492,8 @@ async fn every_answer_is_shown_as_a_server_gave_it() {
     );
 }
 
-/// Refused although its example is well formed: what it names is made elsewhere.
+/// Operations with a well-formed but refused example, and the status. The object or state named by
+/// the example is missing on the test's server.
 const REFUSED: [(&str, u16); 12] = [
     ("replace_parts", 422),
     ("confirm_caution", 409),
@@ -552,7 +560,7 @@ async fn every_body_has_an_example_that_is_taken() {
         .post("/v1/rollouts", &json!({ "pool": "gpu", "revision": 1 }))
         .await
         .expect(201);
-    // A node that nobody looked into can be adopted.
+    // Adoption requires the state `discovered`.
     sqlx::query("UPDATE nodes SET state = 'discovered' WHERE name = 'n2'")
         .execute(&server.app.pool)
         .await
@@ -632,7 +640,8 @@ async fn every_body_has_an_example_that_is_taken() {
     assert!(tried > 40, "{tried} bodies");
 }
 
-/// From each write to what it makes, changes or begins. What removes leads nowhere, and what only tells makes nothing.
+/// Follows the links from each write to the object made or changed, or to the begun operation. A
+/// removal needs no link, and neither does `make_plan`, because a plan writes no object.
 #[test]
 fn every_write_leads_to_what_it_makes() {
     let description = serde_json::to_value(muster_server::http::description()).unwrap();

@@ -1,5 +1,6 @@
-//! A replica of the version before on today's schema. A rolling upgrade migrates first, and restarts replicas one after another: until its restart, the old
-//! replica serves a database that today's migrations and today's server have written.
+//! A replica of the previous version on today's schema. A rolling upgrade migrates first, and
+//! restarts replicas one after another. Until the restart, the old replica serves a database
+//! written by today's migrations and today's server.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -21,11 +22,11 @@ use crate::openapi::examples;
 use crate::support::postgres;
 use crate::support::server::Server;
 
-/// Longer than any request of the test takes.
+/// Longer than any request of the test.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The refusal of a server that finds a migration which its version does not have.
+/// The refusal of a server that finds an applied migration unknown to the server.
 const NEWER: &str = "was previously applied but is missing in the resolved migrations";
-/// Rows of tables that the simulated fleet leaves empty.
+/// Rows for tables left empty by the simulated fleet.
 const ROWS: [&str; 6] = [
     "INSERT INTO sessions SELECT '\\x01', id, now(), now() + interval '1 day' FROM users LIMIT 1",
     "INSERT INTO cautions VALUES (gen_random_uuid(), 'an agent remembers more', now(), now(), 'ada', 'seen')",
@@ -36,7 +37,7 @@ const ROWS: [&str; 6] = [
      WHERE n.name = 'n3' AND p.kind = 'pool' AND c.kind = 'credential' AND c.name = 'root'",
 ];
 
-/// A replica of the version before.
+/// A replica of the previous version.
 struct Replica {
     child: Child,
     url: String,
@@ -44,14 +45,14 @@ struct Replica {
     token: String,
 }
 
-/// How a start ended.
+/// The result of a start.
 enum Started {
     Serves(Replica),
     /// The log of the start.
     Refuses(String),
 }
 
-/// A command of yesterday's `muster` for a database.
+/// Returns a command of the previous version's `muster` for a database.
 fn muster(database: &str, words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command
@@ -66,7 +67,7 @@ fn muster(database: &str, words: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end; returns its output.
+/// Runs a command to the end and returns the output.
 async fn printed(mut command: Command) -> String {
     let output = command.output().await.unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -75,7 +76,7 @@ async fn printed(mut command: Command) -> String {
 }
 
 impl Replica {
-    /// Starts a replica, and waits until it serves or has ended.
+    /// Starts a replica, and waits until the replica serves or has ended.
     async fn start(database: &str, dir: &Path, token: &str) -> Started {
         let (data, key) = (
             dir.display().to_string(),
@@ -131,7 +132,7 @@ impl Replica {
         (response.status().as_u16(), response.text().await.unwrap())
     }
 
-    /// The answer to a GET; any status but 200 fails the test.
+    /// Returns the answer to a GET. Any status except 200 fails the test.
     async fn get(&self, path: &str) -> String {
         let (status, text) = self.call(reqwest::Method::GET, path, None).await;
         assert_eq!(status, 200, "yesterday's server, {path}: {text}");
@@ -149,13 +150,14 @@ impl Replica {
     }
 }
 
-/// Writes rows into every table, most of them by today's server; returns the names for the paths of reads.
+/// Writes rows into every table, most rows by today's server. Returns the path parameters for the
+/// reads.
 async fn seed(pool: &PgPool) -> Vec<(&'static str, String)> {
     let clock = Clock::manual(Clock::System.now());
     let (mut world, named) = examples::lived_in(Server::on(pool.clone(), clock).await).await;
     world.ask("n1", "rotate-bmc").await.expect(202);
     world.settle().await;
-    // Yesterday's server does not read the member.
+    // A server of the previous version does not read the member.
     let default = json!({ "spec": { "max_unavailable": null } });
     world
         .admin
@@ -191,7 +193,7 @@ async fn seed(pool: &PgPool) -> Vec<(&'static str, String)> {
     named
 }
 
-/// Reads every list and object of yesterday's description, and the pages of its console.
+/// Reads every list and object in the replica's own description, and the pages of the web console.
 async fn read_all(replica: &Replica, named: &[(&'static str, String)]) {
     assert_eq!(replica.get("/readyz").await, "ready\n");
     let description: Value = serde_json::from_str(&replica.get("/openapi.json").await).unwrap();
@@ -218,7 +220,7 @@ async fn read_all(replica: &Replica, named: &[(&'static str, String)]) {
     }
 }
 
-/// Declares a rack, and asks for an action: the replica's engine makes a job.
+/// Declares a rack and requests an action. The replica's engine must create a job.
 async fn write(replica: &Replica, pool: &PgPool) {
     let rack = json!({ "spec": { "site": "lab", "units": 42, "power_budget_w": 20_000 } });
     let put = replica.call(reqwest::Method::PUT, "/v1/racks/r9", Some(&rack));
@@ -281,7 +283,7 @@ async fn yesterdays_server_goes_on_over_todays_migrations() {
     }
 }
 
-/// How many migrations have run.
+/// Returns the number of successful migrations.
 async fn migrations(pool: &PgPool) -> i64 {
     let query = "SELECT count(*) FROM _sqlx_migrations WHERE success";
     sqlx::query_scalar(query).fetch_one(pool).await.unwrap()

@@ -17,22 +17,13 @@ const LADDER: [&str; 4] = ["collect", "restart_services", "reboot", "power_cycle
 
 /// Nodes in service, in a pool that has this to say of their health.
 async fn serving(nodes: u8, health: Value) -> World {
-    let mut world = World::declare(nodes, |path, mut body| {
+    World::serving(nodes, |path, mut body| {
         if path == "/v1/pools/gpu" {
             body["spec"]["health"] = health.clone();
         }
         body
     })
-    .await;
-    world.settle().await;
-    for number in 1..=nodes {
-        world.claim(&format!("n{number}")).await.expect(201);
-    }
-    world.settle().await;
-    for number in 1..=nodes {
-        assert_eq!(world.state(&format!("n{number}")).await, "in_service");
-    }
-    world
+    .await
 }
 
 fn watched(rungs: &[&str]) -> Value {

@@ -1,4 +1,5 @@
-//! What must hold at every moment, whatever happened: held against the database, the events and the machines' own logs.
+//! Invariants that must hold at every moment and after any fault. The checks compare the database,
+//! the events and the machines' own logs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use uuid::Uuid;
 use super::World;
 
 impl World {
-    /// Panics with the first promise that is broken.
+    /// Checks all invariants. Panics on the first violation.
     pub(crate) async fn check(&self) {
         self.check_states().await;
         self.check_claims().await;
@@ -21,7 +22,8 @@ impl World {
         self.check_ledger().await;
     }
 
-    /// No commit took a serving node out of service beyond the disruption budget of the node's pool.
+    /// No commit took a serving node out of service beyond the disruption budget of the node's
+    /// pool.
     async fn check_ledger(&self) {
         let breaches: Vec<(String, i32, i32)> = sqlx::query_as(
             "SELECT node, out_nodes, allowed FROM ledger_log WHERE out_nodes > allowed AND NOT overridden",
@@ -32,7 +34,8 @@ impl World {
         assert!(breaches.is_empty(), "node, out, allowed: {breaches:?}");
     }
 
-    /// Every state was reached by a legal move from the one before, each move was written down once.
+    /// Each node reached every state by a legal move from the previous state. Each move is recorded
+    /// by exactly one event. The node's `visit` and `version` are the number of moves plus one.
     async fn check_states(&self) {
         let nodes: Vec<(Uuid, String, String, i64, i64)> =
             sqlx::query_as("SELECT id, name, state, visit, version FROM nodes")
@@ -63,7 +66,8 @@ impl World {
         }
     }
 
-    /// Data is known to be where it is, and who works works on one thing.
+    /// Each machine with data is marked as unsanitised, unless the machine runs a system installed
+    /// without Muster. Each node has at most one open operation.
     async fn check_data(&self) {
         let nodes: Vec<(String, bool, i64)> = sqlx::query_as(
             "SELECT n.name, n.unsanitised, (SELECT count(*) FROM operations o WHERE o.node_id = n.id AND o.finished_at IS NULL)
@@ -93,7 +97,8 @@ impl World {
         assert!(shared.is_empty(), "claimed twice: {shared:?}");
     }
 
-    /// Nothing is on that no power was reserved for, and no rack is promised more than it has.
+    /// Each running machine has reserved power, unless the machine runs a system installed without
+    /// Muster. No rack has more power reserved than the budget of the rack.
     async fn check_power(&self) {
         let reserved: BTreeMap<String, i32> =
             sqlx::query_as::<_, (String, i32)>("SELECT name, power_reserved_w FROM nodes")
@@ -124,9 +129,10 @@ impl World {
         assert!(over.is_empty(), "over their budget: {over:?}");
     }
 
-    /// Every act had a permit of its kind, node and epoch that was redeemed; none was done twice under one; disks are written by one
-    /// assignment after the other, never by one that is over; an image overwrites nothing but what its own claim wrote; and what a claim
-    /// holds is wiped by its release alone.
+    /// Each act had a redeemed permit of the same kind, node and epoch, and no permit served two
+    /// acts. Epochs of disk writes never decrease: an assignment that is over writes no disk. An
+    /// image overwrites only an unmarked disk or data of the same claim. The data of a bound claim
+    /// is never wiped: a wipe follows the release. The scheduler saw no wipe of a listed node.
     async fn check_acts(&self) {
         type Permit = (Uuid, String, String, i64, i32, Option<Uuid>);
         let permits: Vec<Permit> = sqlx::query_as(
@@ -201,7 +207,8 @@ impl World {
         }
     }
 
-    /// Who serves is in the scheduler; who can be claimed is not, holds nothing and is off.
+    /// A node in service is listed in the scheduler, unless the machine runs a system installed
+    /// without Muster. A node that can be claimed is unlisted, has empty disks and is off.
     async fn check_members(&self) {
         let nodes: Vec<(String, String, Option<String>, bool)> = sqlx::query_as(
             "SELECT n.name, n.state, c.state, n.wish IS NULL FROM nodes n LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'",
@@ -220,7 +227,8 @@ impl World {
                 "available" if claim.is_none() => {
                     assert!(!listed, "{name} can be claimed and is listed");
                     assert!(machine.empty(), "{name} can be claimed and holds data");
-                    // Nobody claims it while it runs gates.
+                    // A node with a requested action, such as gates, may be on. No claim takes such
+                    // a node.
                     assert!(
                         !asked_nothing || machine.running == Running::Off,
                         "{name} can be claimed and is on"

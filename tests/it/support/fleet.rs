@@ -1,10 +1,10 @@
-//! A small fleet to work with: everything a claim needs, and nodes that are available.
+//! A small fleet for tests: available nodes, and all objects required by a claim.
 
 use serde_json::{Value, json};
 
 use super::server::{Caller, Server};
 
-/// A digest that is as good as any.
+/// Returns the digest of a text, for documents that need any valid digest.
 pub(crate) fn digest(of: &str) -> String {
     muster_core::values::Digest::of(of.as_bytes()).to_string()
 }
@@ -24,7 +24,7 @@ pub(crate) fn profile() -> Value {
     }})
 }
 
-/// Fits every node of [`node`]: it asks for no more than the interface that it is provisioned by.
+/// Returns a profile that fits every node of [`node`]: the profile uses only the boot interface.
 pub(crate) fn network_profile() -> Value {
     json!({ "spec": {
         "interfaces": { "first": { "is": { "boot": true }, "mtu": 9000 } },
@@ -47,7 +47,7 @@ pub(crate) fn stack() -> Value {
     }})
 }
 
-/// The suite that ships, made small.
+/// Returns the shipped suite, reduced to one gate.
 pub(crate) fn suite() -> Value {
     json!({ "spec": { "name": "smoke", "version": "1", "gates": [{
         "id": "node.profile", "title": "Facts fit the profile", "stage": "inventory", "timeout_s": 30, "parser": "facts",
@@ -63,14 +63,14 @@ pub(crate) fn cluster() -> Value {
     }})
 }
 
-/// A pool without a limit of nodes out of service; `disruption.rs` tests the limit.
+/// Returns a pool without a limit of nodes out of service; `disruption.rs` tests the limit.
 pub(crate) fn pool() -> Value {
     json!({ "spec": {
         "image": "debian-12", "stack": "base", "suite": "smoke", "cluster": "slurm", "max_unavailable": "100%",
     }})
 }
 
-/// A node of the first rack; its MACs and address come from its number.
+/// Returns a node of the rack `r1`. MAC and addresses are derived from the number.
 pub(crate) fn node(number: u8) -> Value {
     json!({ "labels": { "parity": if number.is_multiple_of(2) { "even" } else { "odd" } }, "spec": {
         "site": "lab", "rack": "r1", "rack_unit": 1, "profile": "virtual",
@@ -79,7 +79,7 @@ pub(crate) fn node(number: u8) -> Value {
     }})
 }
 
-/// Declares all that a node needs.
+/// Declares all objects required by a node.
 pub(crate) async fn declare(admin: &Caller) {
     for (path, body) in [
         ("/v1/sites/lab", json!({ "spec": {} })),
@@ -99,14 +99,15 @@ pub(crate) async fn declare(admin: &Caller) {
     }
 }
 
-/// Declares a suite and a pool as well.
+/// Declares the objects of [`declare`], a suite and a pool.
 pub(crate) async fn declare_pool(admin: &Caller) {
     declare(admin).await;
     admin.put("/v1/suites/smoke", &suite()).await.expect(201);
     admin.put("/v1/pools/gpu", &pool()).await.expect(201);
 }
 
-/// Registers nodes `n1`… and puts them where inspection would leave them; the engine has its own tests.
+/// Registers nodes `n1`… and sets the state reached by an inspection. The tests of the engine cover
+/// the inspection.
 pub(crate) async fn available(server: &Server, admin: &Caller, count: u8) {
     for number in 1..=count {
         admin
@@ -117,7 +118,7 @@ pub(crate) async fn available(server: &Server, admin: &Caller, count: u8) {
     arrive(server).await;
 }
 
-/// Puts every node where inspection would leave it, and ends what led there.
+/// Sets every node to the state reached by an inspection, and ends all open operations.
 pub(crate) async fn arrive(server: &Server) {
     for statement in [
         "UPDATE nodes SET state = 'available', wish = NULL, operation_id = NULL",

@@ -1,16 +1,18 @@
-//! Arrows inside of a crate: rooms in one order, and files without circles. A path belongs to the file that declares its item, also through a re-export.
-//! An arrow from a folder's `mod.rs` to a file of the folder is not counted: the entrance of a room opens its doors.
+//! Arrows inside a crate. An arrow leads from a module to a used module. The rooms of a crate, the
+//! top-level modules, have one order, and the files form no circle. A path belongs to the file
+//! declaring the item, also through a re-export. An arrow from a folder's `mod.rs` to a file of the
+//! folder is not counted, because the `mod.rs` re-exports the items of the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{Source, is_word, lex, sources, word_offsets};
 
-/// A module or an item as segments of its path, without `crate`.
+/// The path of a module or an item as segments, without `crate`.
 type Path = Vec<String>;
-/// The modules that each module uses.
+/// The modules used by each module.
 type Arrows = BTreeMap<Path, BTreeSet<Path>>;
 
-/// Rooms of a crate in their order: a room uses rooms that stand after it.
+/// The rooms of each crate in order: a room may use only later rooms.
 const ORDERS: [(&str, &[&str]); 5] = [
     (
         "server",
@@ -163,7 +165,7 @@ const UPWARD: [(&str, &str, &str, &str); 7] = [
     ),
 ];
 
-/// Crates whose files must form no circle.
+/// Crates in which the files must form no circle.
 const WITHOUT_CIRCLES: [&str; 8] = [
     "core",
     "api",
@@ -175,12 +177,12 @@ const WITHOUT_CIRCLES: [&str; 8] = [
     "terraform",
 ];
 
-/// A file as the resolver reads it.
+/// A file as read by the resolver.
 #[derive(Debug, Default)]
 struct File {
-    /// Names in scope: imports and child modules, with their paths.
+    /// Names in scope with the paths: imports and child modules.
     names: BTreeMap<String, Path>,
-    /// Paths that the file uses, relative to its module.
+    /// Paths used by the file, relative to the module of the file.
     used: Vec<Path>,
 }
 
@@ -193,7 +195,8 @@ fn path(text: &str) -> Path {
         .collect()
 }
 
-/// The module of a file, as `server/src/db/nodes.rs` is `db::nodes`. `None` for a binary and for tests.
+/// Returns the module of a file: `db::nodes` for `server/src/db/nodes.rs`. `None` for a binary and
+/// for tests.
 fn module(source: &Source, has_library: bool) -> Option<Path> {
     let (_, inside) = source.path.split_once("/src/")?;
     let mut parts = path(&inside.strip_suffix(".rs")?.replace('/', "::"));
@@ -209,7 +212,7 @@ fn module(source: &Source, has_library: bool) -> Option<Path> {
     Some(parts)
 }
 
-/// Code without items for tests.
+/// Returns the code without items for tests.
 fn without_tests(code: &str) -> String {
     let mut kept = code.to_owned();
     while let Some(start) = kept.find("#[cfg(test)]") {
@@ -226,7 +229,7 @@ fn without_tests(code: &str) -> String {
     kept
 }
 
-/// The leaves of a use tree, each with the name that it brings into scope.
+/// Returns the leaves of a use tree, each with the name brought into scope.
 fn leaves(tree: &str) -> Vec<(Path, String)> {
     let tree = tree.trim();
     if let (Some(open), true) = (tree.find('{'), tree.ends_with('}')) {
@@ -257,13 +260,13 @@ fn leaves(tree: &str) -> Vec<(Path, String)> {
     vec![(segments, name)]
 }
 
-/// Offsets at which a word stands that no path leads to.
+/// Returns whether the code has the word outside a path, or as the first segment of a path.
 fn heads(code: &str, word: &str) -> bool {
     let is_head = |at: &usize| !code[..*at].ends_with("::");
     word_offsets(code, word).iter().any(is_head)
 }
 
-/// Every path with `::` in the code.
+/// Returns every path with `::` in the code.
 fn paths(code: &str) -> Vec<Path> {
     let bytes = code.as_bytes();
     let is_part = |at: usize| is_word(bytes[at]) || bytes[at] == b':';
@@ -320,7 +323,7 @@ impl File {
         }
         file.used = paths(&body);
         for (is_public, path, name) in imports {
-            // A re-export is a door; it is an arrow only where the file itself goes through it.
+            // A re-export counts as an arrow only if the code of the file uses the name.
             if !is_public || heads(&body, &name) {
                 file.used.push(path.clone());
             }
@@ -330,7 +333,8 @@ impl File {
     }
 }
 
-/// Resolves a path that a module uses to the module that declares the item; `None` for other crates, and for modules themselves.
+/// Resolves a path used by a module to the module declaring the item. `None` for other crates, and
+/// for a path to a module.
 fn resolve(files: &Files, from: &[String], path: &[String], depth: usize) -> Option<Path> {
     let (first, mut rest) = path.split_first()?;
     let mut at = from.to_vec();
@@ -369,7 +373,7 @@ fn resolve(files: &Files, from: &[String], path: &[String], depth: usize) -> Opt
     None
 }
 
-/// The arrows between the files of a crate.
+/// Returns the arrows between the files of a crate.
 fn arrows(sources: &[Source]) -> Arrows {
     let has_library = sources
         .iter()
@@ -388,7 +392,8 @@ fn arrows(sources: &[Source]) -> Arrows {
     arrows
 }
 
-/// Arrows between files of circles: what is left once files without an arrow in or out are taken away, again and again.
+/// Returns the arrows between files in circles. Files without an arrow in or without an arrow out
+/// are removed until no such file is left.
 fn circles(arrows: &Arrows) -> Vec<String> {
     let mut left = arrows.clone();
     loop {
@@ -410,7 +415,8 @@ fn circles(arrows: &Arrows) -> Vec<String> {
     each.collect()
 }
 
-/// Arrows between rooms that the order does not allow, as `FROM TO`, and rooms without a place in it.
+/// Returns the arrows between rooms against the order, as `FROM TO`. An arrow from or to a room
+/// missing from the order is returned as well.
 fn against(order: &[&str], arrows: &Arrows) -> BTreeSet<String> {
     let place = |room: &String| order.iter().position(|known| known == room);
     let mut found = BTreeSet::new();
