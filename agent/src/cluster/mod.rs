@@ -7,7 +7,7 @@ pub mod slurm; // Slurm, by scontrol, sinfo and squeue
 use std::sync::Arc;
 
 use muster_core::clusters::{ClusterSpec, DrainReason, Member};
-use muster_core::wire::scheduler::NodeOut;
+use muster_core::wire::scheduler::{ClusterJob, NodeOut};
 
 use self::slurm::{Controller, Controllers, SlurmError};
 use crate::watch::Watch;
@@ -98,6 +98,16 @@ impl Cluster {
     pub async fn list_out(&self) -> Result<Vec<NodeOut>, ClusterError> {
         match self {
             Self::Slurm(controller) => controller.nodes_out().await,
+        }
+    }
+
+    /// Returns the jobs that use nodes of the cluster.
+    ///
+    /// # Errors
+    /// [`ClusterError`]; the jobs of all nodes are then unknown.
+    pub async fn list_jobs(&self) -> Result<Vec<ClusterJob>, ClusterError> {
+        match self {
+            Self::Slurm(controller) => controller.running_jobs().await,
         }
     }
 

@@ -1,10 +1,10 @@
-//! Reports nodes out of service, as seen by the schedulers of the site, to the server. The agent
-//! only reads. The server decides about the owner of a drain and the consequences.
+//! Reports nodes out of service and running jobs, as seen by the schedulers of the site, to the
+//! server. The agent only reads. The server decides about the owner of a drain and the consequences.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_core::wire::scheduler::{ClusterLook, SchedulerWatch, WatchedCluster};
+use muster_core::wire::scheduler::{ClusterLook, JobsLook, SchedulerWatch, WatchedCluster};
 
 use super::agent::Agent;
 use super::client::error::CallError;
@@ -30,6 +30,7 @@ pub(super) async fn watch(agent: Arc<Agent>) {
                 }
             }
         }
+        report_jobs(&agent, &clusters).await;
         let pause = match agent.server.report_scheduler(looks).await {
             Ok(SchedulerWatch {
                 clusters: next,
@@ -52,5 +53,26 @@ pub(super) async fn watch(agent: Arc<Agent>) {
             }
         };
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// Reports the jobs of the clusters. Reports about nodes out of service go on without their jobs, if
+/// a scheduler gives no list or the server knows no such call.
+async fn report_jobs(agent: &Agent, clusters: &[WatchedCluster]) {
+    let mut looks = Vec::with_capacity(clusters.len());
+    for WatchedCluster { id, cluster } in clusters {
+        match agent.clusters.open(cluster).list_jobs().await {
+            Ok(jobs) => looks.push(JobsLook { cluster: *id, jobs }),
+            Err(error) => {
+                tracing::debug!(%error, cluster = %id, "the scheduler gave no list; jobs are unknown for this cluster")
+            }
+        }
+    }
+    if looks.is_empty() {
+        return;
+    }
+    if let Err(error) = agent.server.report_jobs(looks).await {
+        agent.heed(&error);
+        tracing::debug!(%error, "jobs not accepted by the server; retrying later");
     }
 }

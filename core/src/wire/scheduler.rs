@@ -1,6 +1,7 @@
-//! Scheduler reports about nodes out of service. The agent queries the schedulers and the server
-//! compares, so a drain not requested by Muster becomes visible.
+//! Scheduler reports about nodes out of service, and about running jobs. The agent queries the
+//! schedulers and the server compares, so a drain not requested by Muster becomes visible.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clusters::{ClusterSpec, SlurmCluster};
@@ -35,6 +36,41 @@ pub struct NodeOut {
     /// State in the scheduler's terms: `drained`, `draining`, `down`.
     pub state: String,
     pub reason: Option<String>,
+}
+
+/// `POST /agent/v1/scheduler/jobs`: the jobs on the nodes of the watched clusters. The call is apart
+/// from [`SchedulerReport`], because a server of the version before refuses unknown fields. Such a
+/// server refuses only this call. Without the call the jobs of all nodes are unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobsReport {
+    pub epoch: i64,
+    /// One entry per scheduler with an answer. The jobs of a missing scheduler are unknown.
+    pub looks: Vec<JobsLook>,
+}
+
+/// The jobs of one scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobsLook {
+    pub cluster: ObjectId,
+    /// Every job that uses a node: running, suspended or completing. A node without a job is idle.
+    pub jobs: Vec<ClusterJob>,
+}
+
+/// A job that uses nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterJob {
+    /// The id in the scheduler's terms: `17`, `18_4`.
+    pub id: String,
+    pub user: String,
+    /// State in the scheduler's terms: `RUNNING`.
+    pub state: String,
+    /// The latest end; `None` for a job without a time limit, and for a suspended job.
+    pub ends: Option<Timestamp>,
+    /// The names of the nodes, each written out.
+    pub nodes: Vec<String>,
 }
 
 /// The clusters to query, and the interval.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_core::wire::scheduler::ClusterJob;
 use serde::{Deserialize, Serialize};
 
 /// The state of the scheduler's controller.
@@ -11,6 +12,9 @@ pub struct Scheduler {
     pub members: BTreeSet<String>,
     /// Nodes in a configuration that Muster does not manage.
     pub others: BTreeSet<String>,
+    /// Jobs that use nodes.
+    #[serde(default)]
+    pub jobs: Vec<ClusterJob>,
     /// Revision of the list in `members`; a newer list has a higher revision.
     pub revision: i64,
     /// Broken promises as sentences, such as a wipe of a listed node. Empty in a correct run.

@@ -9,7 +9,8 @@ use tokio::process::Command;
 
 use super::error::SlurmError;
 
-/// Maximum number of bytes kept from each output. `sinfo` prints a few dozen bytes per node.
+/// Maximum number of bytes kept from each output. `sinfo` prints a few dozen bytes per node, and
+/// `squeue` per job.
 const OUTPUT_BYTES: u64 = 8 << 20;
 /// Maximum number of characters quoted from an error message.
 const SAID_CHARS: usize = 400;
@@ -47,6 +48,8 @@ pub(super) async fn run(
         .env("LC_ALL", "C")
         // The parser supports a single time format, independent of the environment of the agent.
         .env_remove("SLURM_TIME_FORMAT")
+        // Slurm prints times without their zone.
+        .env("TZ", "UTC0")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

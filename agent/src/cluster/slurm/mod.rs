@@ -7,9 +7,11 @@
 mod command; // Runs scontrol, sinfo, squeue
 mod controller; // Updates the set of nodes in the controller
 mod error; // Errors of a Slurm operation
+mod hostlist; // Names of nodes in short form
 mod includes; // The included files
 mod jobs; // Running jobs of a node
 mod out; // Nodes out of service
+mod running; // Jobs of the whole cluster
 #[cfg(test)]
 mod tests;
 mod view; // A node as seen by its controller

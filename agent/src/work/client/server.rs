@@ -11,7 +11,9 @@ use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::Challenge;
 use muster_core::wire::result::Outcome;
-use muster_core::wire::scheduler::{ClusterLook, SchedulerReport, SchedulerWatch};
+use muster_core::wire::scheduler::{
+    ClusterLook, JobsLook, JobsReport, SchedulerReport, SchedulerWatch,
+};
 
 use super::error::CallError;
 use super::leased::{Leased, Orders};
@@ -198,6 +200,19 @@ impl Server {
                 CALL,
             )
             .await
+    }
+
+    /// Reports the jobs on the nodes of the watched clusters.
+    ///
+    /// # Errors
+    /// [`CallError`]; a server of the version before has no such call.
+    pub async fn report_jobs(&self, looks: Vec<JobsLook>) -> Result<(), CallError> {
+        let report = JobsReport {
+            epoch: self.epoch,
+            looks,
+        };
+        let reported = self.client.post("scheduler/jobs", &report, CALL).await;
+        reported.map(|_| ())
     }
 
     /// Reports console output of nodes.

@@ -11,6 +11,7 @@ use muster_core::wire::job::Job;
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::{Answer, Challenge};
 use muster_core::wire::result::Outcome;
+use muster_core::wire::scheduler::{JobsLook, JobsReport, SchedulerReport, SchedulerWatch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -164,6 +165,35 @@ impl Agent {
             .call::<Redeemed>("/agent/v1/permits/redeem", &request)
             .await?
             .answer)
+    }
+
+    /// Reports the jobs of the simulated scheduler for every watched cluster.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn report_jobs(&self) -> Result<(), Stop> {
+        let report = SchedulerReport {
+            epoch: self.epoch,
+            looks: Vec::new(),
+        };
+        let watch: SchedulerWatch = self.call("/agent/v1/scheduler", &report).await?;
+        let jobs = {
+            let rack = self.rack.lock().expect("no holder of the lock panics");
+            rack.scheduler.jobs.clone()
+        };
+        let look = |cluster| JobsLook {
+            cluster,
+            jobs: jobs.clone(),
+        };
+        let report = JobsReport {
+            epoch: self.epoch,
+            looks: watch
+                .clusters
+                .iter()
+                .map(|watched| look(watched.id))
+                .collect(),
+        };
+        self.call("/agent/v1/scheduler/jobs", &report).await
     }
 
     pub async fn list_members(&self, job: &Job) -> Result<ClusterMembers, Stop> {

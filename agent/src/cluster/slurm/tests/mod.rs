@@ -269,10 +269,27 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
     slurm
         .run(
             "sbatch",
-            &["-w", "n1", "-o", "/dev/null", "--wrap", "sleep 2"],
+            &[
+                "-w",
+                "n1",
+                "-t",
+                "5",
+                "-o",
+                "/dev/null",
+                "--wrap",
+                "sleep 2",
+            ],
         )
         .await;
     slurm.until("squeue", &["-h", "-o", "%T"], "RUNNING").await;
+    let jobs = controller.running_jobs().await.unwrap();
+    assert_eq!(
+        (jobs.len(), &jobs[0].nodes[..]),
+        (1, &["n1".to_owned()][..])
+    );
+    let now = jiff::Zoned::now().timestamp();
+    let left = jobs[0].ends.unwrap().duration_since(now).as_secs();
+    assert!((200..=300).contains(&left), "{jobs:?}");
     controller
         .drain("n1", DrainReason::Leaving, &watch)
         .await
