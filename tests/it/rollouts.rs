@@ -12,7 +12,7 @@ use crate::support::fleet;
 use crate::support::server::Reply;
 
 /// Nodes in service on revision 1, and a published revision 2 that needs a reboot.
-async fn serving(nodes: u8, max_unavailable: Value) -> World {
+pub(crate) async fn serving(nodes: u8, max_unavailable: Value) -> World {
     let world = World::serving(nodes, |path, mut body| {
         if path == "/v1/pools/gpu" {
             body["spec"]["max_unavailable"] = max_unavailable.clone();
@@ -33,7 +33,7 @@ async fn publish(world: &World, version: &str) {
 }
 
 /// A canary of 1 node without a soak, then waves of 2 nodes.
-fn policy() -> Value {
+pub(crate) fn policy() -> Value {
     json!({
         "canary": { "count": 1, "soak_s": 0 },
         "waves": { "sizes": [2, 2, 2] },
@@ -42,18 +42,18 @@ fn policy() -> Value {
     })
 }
 
-async fn plan(world: &World, revision: i64, policy: &Value) -> Reply {
+pub(crate) async fn plan(world: &World, revision: i64, policy: &Value) -> Reply {
     let body = json!({ "pool": "gpu", "revision": revision, "policy": policy });
     world.admin.post("/v1/rollouts", &body).await
 }
 
-async fn steer(world: &World, rollout: &str, act: &str, body: Value) -> Reply {
+pub(crate) async fn steer(world: &World, rollout: &str, act: &str, body: Value) -> Reply {
     let path = format!("/v1/rollouts/{rollout}/actions/{act}");
     world.admin.post(&path, &body).await
 }
 
 /// Plans and starts a rollout. Returns its name.
-async fn start(world: &World, revision: i64, policy: &Value) -> String {
+pub(crate) async fn start(world: &World, revision: i64, policy: &Value) -> String {
     let planned = plan(world, revision, policy).await.expect(201).body;
     let name = planned["name"].as_str().unwrap().to_owned();
     let body = json!({ "plan": planned["plan"] });
@@ -61,13 +61,13 @@ async fn start(world: &World, revision: i64, policy: &Value) -> String {
     name
 }
 
-async fn show(world: &World, rollout: &str) -> Value {
+pub(crate) async fn show(world: &World, rollout: &str) -> Value {
     let path = format!("/v1/rollouts/{rollout}");
     world.admin.get(&path).await.expect(200).body
 }
 
 /// The marks of the nodes `n1`… in order.
-fn marks(rollout: &Value) -> Vec<&str> {
+pub(crate) fn marks(rollout: &Value) -> Vec<&str> {
     let nodes = rollout["nodes"].as_array().unwrap();
     nodes
         .iter()
@@ -76,12 +76,14 @@ fn marks(rollout: &Value) -> Vec<&str> {
 }
 
 /// Ticks, engine and agent, until nothing moves.
-async fn settle(world: &mut World) {
+pub(crate) async fn settle(world: &mut World) {
     for _ in 0..300 {
+        world.agent.report_jobs().await.unwrap();
         let ticked = rollouts::round(&world.server.app).await.unwrap();
         let moved = world.pass().await;
         if !ticked && !moved {
             world.settle().await;
+            world.agent.report_jobs().await.unwrap();
             if !rollouts::round(&world.server.app).await.unwrap() {
                 return;
             }
@@ -93,6 +95,7 @@ async fn settle(world: &mut World) {
 /// Until a node has left service for the rollout.
 async fn until_one_changes(world: &mut World, rollout: &str) {
     for _ in 0..100 {
+        world.agent.report_jobs().await.unwrap();
         rollouts::round(&world.server.app).await.unwrap();
         if marks(&show(world, rollout).await).contains(&"changing") {
             return;
@@ -109,7 +112,7 @@ async fn running(world: &World, node: &str) -> Option<i64> {
 }
 
 /// The nodes in the order in which the rollout has taken them.
-async fn taken(world: &World) -> Vec<String> {
+pub(crate) async fn taken(world: &World) -> Vec<String> {
     sqlx::query_scalar(
         "SELECT n.name FROM events e JOIN nodes n ON n.id = e.node_id
          WHERE e.kind = 'rollout.node' AND e.detail ->> 'act' = 'close' ORDER BY e.seq",
@@ -344,7 +347,7 @@ async fn nodes_on_hold_are_left_alone_and_named() {
 }
 
 /// The node with a mark.
-fn marked(rollout: &Value, mark: &str) -> String {
+pub(crate) fn marked(rollout: &Value, mark: &str) -> String {
     let nodes = rollout["nodes"].as_array().unwrap();
     let node = nodes.iter().find(|node| node["mark"] == mark);
     node.unwrap()["node"].as_str().unwrap().to_owned()

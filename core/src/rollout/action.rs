@@ -25,7 +25,7 @@ pub struct Action {
 /// An act on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// The scheduler is asked to place no longer jobs on the node; running jobs go on.
+    /// The node waits for its jobs, and serves meanwhile.
     Wait,
     /// The node is drained under our owner mark.
     Close {

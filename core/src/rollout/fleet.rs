@@ -181,7 +181,7 @@ pub struct Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
     NotBegun,
-    /// The scheduler places no longer jobs on the node.
+    /// The node serves until its last job is near the end.
     Waiting,
     Changing(Change),
     Validating(Validation),
@@ -257,7 +257,7 @@ pub struct Job {
     /// The latest end; `None` for a job without a time limit.
     pub ends: Option<Timestamp>,
     pub id: String,
-    /// The user.
+    /// The user; empty for a reader who may not know the user.
     pub holder: String,
 }
 

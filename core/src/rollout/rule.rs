@@ -166,6 +166,32 @@ impl Rule {
         }
     }
 
+    /// Returns the rule without the ids and users of jobs, for readers who may not see every node.
+    pub fn without_holders(&self) -> Self {
+        match self.clone() {
+            Self::Job(job) => Self::Job(Job {
+                ends: job.ends,
+                id: String::new(),
+                holder: String::new(),
+            }),
+            Self::Unit {
+                unit,
+                node,
+                why: Hindrance::Rule(rule),
+            } => Self::Unit {
+                unit,
+                node,
+                why: Hindrance::Rule(Box::new(rule.without_holders())),
+            },
+            Self::UnitLimit { unit, nodes, limit } => Self::UnitLimit {
+                unit,
+                nodes,
+                limit: Box::new(limit.without_holders()),
+            },
+            rule => rule,
+        }
+    }
+
     /// Returns the kind of event that ends the wait.
     pub fn waits_for(&self) -> WaitsFor {
         match self {
@@ -256,7 +282,7 @@ impl Rule {
             Self::Adopted => Some("allow the reinstall"),
             Self::OthersDrain { .. } => Some("let the owner end the drain"),
             Self::Unreadable { .. } => Some("repair the node"),
-            Self::DrainDeadline => Some("agree to requeue the jobs"),
+            Self::DrainDeadline => Some("end the jobs"),
             rule => match rule.waits_for() {
                 WaitsFor::Person => Some("resolve the cause"),
                 WaitsFor::Slot | WaitsFor::Window | WaitsFor::Job | WaitsFor::Progress => None,
@@ -288,6 +314,18 @@ fn write_hindrance(
     }
 }
 
+/// Writes the last job of a node, with the user if known to the reader.
+fn write_job(f: &mut fmt::Formatter<'_>, job: &Job) -> fmt::Result {
+    match job.holder.as_str() {
+        "" => f.write_str("the last job of a node")?,
+        holder => write!(f, "job {} of {holder}", job.id)?,
+    }
+    match job.ends {
+        Some(ends) => write!(f, " ends by {ends}"),
+        None => f.write_str(" has no end"),
+    }
+}
+
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -314,12 +352,11 @@ impl fmt::Display for Rule {
                 )
             }
             Self::Budget(refusal) => refusal.fmt(f),
-            Self::Job(job) => match job.ends {
-                Some(ends) => write!(f, "job {} of {} ends by {ends}", job.id, job.holder),
-                None => write!(f, "job {} of {} has no end", job.id, job.holder),
-            },
+            Self::Job(job) => write_job(f, job),
             Self::JobsUnknown => f.write_str("the scheduler does not list the node's jobs"),
-            Self::DrainDeadline => f.write_str("the drain deadline has passed: a person decides"),
+            Self::DrainDeadline => f.write_str(
+                "the drain deadline has passed: a person ends the jobs or skips the node",
+            ),
             Self::ResultMissing => f.write_str("a gate has no result"),
             Self::Held => f.write_str("the claim is on hold"),
             Self::Protected { effect } => write!(f, "the node is protected from a {effect}"),

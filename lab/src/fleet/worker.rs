@@ -24,6 +24,8 @@ use crate::simulated::keep::Keep;
 const CAPACITY: usize = 2048;
 const POLL_S: u64 = 30;
 const CALLS: usize = 32;
+/// Interval between two reports of the jobs.
+const JOBS_EVERY: Duration = Duration::from_secs(5);
 /// First pause before a call to an unreachable server is repeated. Each pause is twice the last, up
 /// to [`LONGEST_PAUSE`], without a limit on attempts.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -58,7 +60,7 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
         .map_err(|stop| anyhow::anyhow!("not welcome: {stop:?}"))?
         .at_the_real_pace();
     tracing::info!(epoch = agent.epoch, "welcome");
-    tokio::try_join!(follow_site(&agent), work(&agent)).map(drop)
+    tokio::try_join!(follow_site(&agent), follow_jobs(&agent), work(&agent)).map(drop)
 }
 
 /// Polls the site configuration. A real agent's boot services use the configuration; simulated
@@ -75,6 +77,16 @@ async fn follow_site(agent: &Agent) -> anyhow::Result<()> {
             Ok(config) => have = Some(config.revision),
             Err(stop) => go_on(&stop)?,
         }
+    }
+}
+
+/// Reports the jobs of the simulated scheduler. Without reports, rollouts take no node.
+async fn follow_jobs(agent: &Agent) -> anyhow::Result<()> {
+    loop {
+        if let Err(stop) = agent.report_jobs().await {
+            go_on(&stop)?;
+        }
+        tokio::time::sleep(JOBS_EVERY).await;
     }
 }
 

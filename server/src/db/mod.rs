@@ -52,6 +52,7 @@ pub mod revisions; // Documents that the nodes of a pool install
 pub mod rollout_nodes; // Nodes of rollouts: marks and facts
 pub mod rollouts; // Rollouts: plan, state and policy
 pub mod scheduler; // Scheduler state of nodes without jobs
+pub mod scheduler_jobs; // Jobs on the nodes of clusters
 pub mod seals; // Seals that make the history provable
 pub mod seen; // The history within a read scope
 pub mod specs; // Specs and node data for a job's order

@@ -34,6 +34,8 @@ pub struct NodeRow {
     pub running: Option<i32>,
     pub hold: bool,
     pub state: State,
+    /// The entry into the state.
+    pub entered_at: Timestamp,
     pub state_reason: Option<String>,
     pub action: Option<Action>,
     pub node_operation: Option<OperationId>,
@@ -97,7 +99,7 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
         r#"SELECT r.node_id AS "node: NodeId", n.name, r.claim_id AS "claim: ClaimId", r.before_id AS "before: RevisionId", r.mark AS "mark: Mark", r.since, r.reason_code, r.reason,
                   r.changed, r.wrong, r.failed_before, r.deferred_until, r.operation_id AS "operation: OperationId",
                   c.state = 'bound' AND c.node_id = r.node_id AS "is_member!", assigned.number AS "assigned?", running.number AS "running?", c.hold,
-                  n.state, n.reason AS state_reason, n.wish AS "action: Action", n.operation_id AS "node_operation: OperationId",
+                  n.state, n.entered_at, n.reason AS state_reason, n.wish AS "action: Action", n.operation_id AS "node_operation: OperationId",
                   open.kind AS "open_operation?", attempt.state AS "attempt?", n.protected, n.adopted,
                   site.name AS site, rack.name AS "rack?", n.labels AS "labels: Labels"
            FROM rollout_nodes r JOIN nodes n ON n.id = r.node_id JOIN claims c ON c.id = r.claim_id JOIN objects site ON site.id = n.site_id

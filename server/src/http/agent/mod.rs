@@ -10,6 +10,7 @@ mod jobs; // Lease, act, renew, outcome, permits
 mod marks; // Marks, and the memory of agents
 mod members; // The members of a cluster
 mod scheduler; // Drained nodes in schedulers
+mod scheduler_jobs; // Jobs on the nodes of schedulers
 mod sightings; // Sightings of the boot services
 mod site; // Configuration of the boot services
 pub mod tls; // The listener's TLS
@@ -78,6 +79,7 @@ pub fn router(app: App) -> Router {
         .route("/agent/v1/jobs/{job}/outcome", post(jobs::outcome))
         .route("/agent/v1/permits/redeem", post(jobs::redeem))
         .route("/agent/v1/scheduler", post(scheduler::report))
+        .route("/agent/v1/scheduler/jobs", post(scheduler_jobs::report))
         .route("/agent/v1/sightings", post(sightings::report))
         .route("/agent/v1/consoles", post(consoles::report))
         .route("/agent/v1/blobs/sha256/{hex}", get(blobs::get))

@@ -59,7 +59,7 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
         RolloutState::Superseded => {}
         RolloutState::Planned | RolloutState::Done | RolloutState::Expired => return Ok(false),
     }
-    let loaded = fleet::load(&mut tx, &rollout).await?;
+    let loaded = fleet::load(&mut tx, &rollout, now).await?;
     let plan = plan(&rollout.policy, &loaded.fleet, now);
     let mut changed = false;
     if rollout.state != RolloutState::Superseded {
@@ -128,6 +128,8 @@ async fn judge(
         }
         Verdict::Stalled { cause, since } if stalled != Some(*since) => {
             db::rollouts::set_stalled(conn, rollout.id, Some(*since)).await?;
+            // Readers of the event may be no readers of the node with the job.
+            let cause = cause.without_holders();
             let what = format!("stalled since {since}: {cause}");
             record(conn, rollout, "rollout.stalled", &what, cause.code(), now).await?;
             Ok(false)

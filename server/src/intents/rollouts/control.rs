@@ -52,7 +52,7 @@ pub(crate) async fn start(
             return Err(Error::conflict("expired", detail));
         }
         db::rollout_nodes::follow_members(conn, row.id, now).await?;
-        let loaded = fleet::load(conn, &row).await?;
+        let loaded = fleet::load(conn, &row, now).await?;
         if body.plan != row.digest || find_digest(&row, &loaded) != row.digest {
             let detail = format!(
                 "Nodes or effects have changed since the plan of {}; plan again.",

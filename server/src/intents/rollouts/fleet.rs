@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use muster_api::operations::OperationState;
 use muster_api::pools::DEFAULT_MAX_UNAVAILABLE;
 use muster_api::rollouts::RolloutState;
@@ -15,6 +16,7 @@ use muster_core::rollout::{
 };
 use sqlx::PgConnection;
 
+use super::jobs;
 use crate::db;
 use crate::db::disruption::MemberRow;
 use crate::db::rollout_nodes::NodeRow;
@@ -35,17 +37,26 @@ pub(crate) struct Loaded {
 ///
 /// # Errors
 /// 409 for an unreadable target; when the database fails.
-pub(crate) async fn load(conn: &mut PgConnection, rollout: &RolloutRow) -> Result<Loaded, Error> {
+pub(crate) async fn load(
+    conn: &mut PgConnection,
+    rollout: &RolloutRow,
+    now: Timestamp,
+) -> Result<Loaded, Error> {
     let mut rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
     rows.retain(|row| row.is_member);
     let effects = find_effects(conn, rollout, &rows).await?;
     let members = Members::load(conn, rollout.pool).await?;
+    let jobs = jobs::load(conn, rollout.pool, now).await?;
     let nodes: Vec<Node> = rows
         .iter()
         .filter_map(|row| {
             let member = members.own.get(&row.node)?;
             let effect = effects.get(&row.running).copied();
-            Some(build_node(row, member.clone(), effect, rollout.number))
+            let node = build_node(row, member.clone(), effect, rollout.number);
+            Some(Node {
+                jobs: jobs.of(row),
+                ..node
+            })
         })
         .collect();
     let listed: BTreeSet<NodeId> = nodes.iter().map(|node| node.member.node).collect();
@@ -214,8 +225,7 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
         going_to: row.assigned.map(number),
         // The running revision is unknown while the node changes. The change was permitted.
         effect: effect.unwrap_or(Effect::InPlace),
-        // The drain of the lifecycle waits for the jobs.
-        jobs: Jobs::Known(Vec::new()),
+        jobs: Jobs::Unknown,
         wrong: row.wrong.clone(),
         failed_before: row.failed_before,
         requeue_agreed: false,

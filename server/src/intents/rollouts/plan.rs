@@ -6,7 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use muster_api::rollouts::PlanRollout;
 use muster_core::effects::Effect as Cost;
 use muster_core::ids::RolloutId;
-use muster_core::rollout::{Allow, DrainPolicy, RolloutPolicy, Rule, plan as plan_tick};
+use muster_core::rollout::{
+    AfterDeadline, Allow, DrainPolicy, RolloutPolicy, Rule, plan as plan_tick,
+};
 use muster_core::values::Digest;
 use serde_json::json;
 
@@ -67,7 +69,7 @@ pub(crate) async fn plan(
         db::rollouts::insert(conn, &new).await?;
         db::rollout_nodes::follow_members(conn, id, now).await?;
         let row = super::find(conn, &id.to_string()).await?;
-        let loaded = fleet::load(conn, &row).await?;
+        let loaded = fleet::load(conn, &row, now).await?;
         let planned = count_changes(&loaded);
         if planned == 0 {
             let detail = format!(
@@ -116,9 +118,13 @@ fn check(policy: &RolloutPolicy) -> Result<(), Error> {
             "A rollout changes the stack of a node. Other changes of the node are separate.";
         faults.push(fault("/policy/train", "unsupported", detail));
     }
-    if policy.drain != DrainPolicy::Wait {
-        let detail = "A rollout waits for the jobs of a node.";
-        faults.push(fault("/policy/drain", "unsupported", detail));
+    let requeues = |then| match then {
+        AfterDeadline::Requeue => true,
+        AfterDeadline::Skip | AfterDeadline::Ask => false,
+    };
+    if matches!(policy.drain, DrainPolicy::Deadline { then, .. } if requeues(then)) {
+        let detail = "A rollout ends no jobs of a node. Choose skip or ask.";
+        faults.push(fault("/policy/drain/deadline/then", "unsupported", detail));
     }
     if !policy.notice_before_s.is_empty() {
         let detail = "A rollout sends no notices to the users of a node.";

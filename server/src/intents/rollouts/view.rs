@@ -70,7 +70,7 @@ async fn render(
     );
     let loaded = match is_open || with_nodes {
         // An unreadable revision keeps neither a list nor a halt from its answer.
-        true => match fleet::load(conn, &row).await {
+        true => match fleet::load(conn, &row, now).await {
             Ok(loaded) => Some(loaded),
             Err(Error::Conflict { .. }) => None,
             Err(error) => return Err(error),
@@ -86,7 +86,11 @@ async fn render(
         .filter(|_| with_nodes)
         .map(|(loaded, planned)| render_nodes(actor, &row, loaded, planned));
     let seen = planned.filter(|_| is_open).map(|(_, planned)| RolloutNow {
-        binding: planned.binding.as_ref().map(describe),
+        // The rule may be of a node outside the actor's read scope.
+        binding: planned
+            .binding
+            .as_ref()
+            .map(|rule| describe(&rule.without_holders())),
         failure_rule: planned.failure_rule,
         changing: planned.concurrency.now,
         most_changing: planned.concurrency.max,
@@ -148,7 +152,7 @@ fn render_nodes(
                 .get(&row.node)
                 .filter(|_| !row.mark.is_terminal())
                 .and_then(|placement| placement.why.as_ref())
-                .map(describe),
+                .map(describe_own),
             last: row
                 .reason_code
                 .clone()
@@ -166,6 +170,14 @@ fn is_seen(actor: &Actor, rollout: &RolloutRow, row: &NodeRow) -> bool {
         labels: row.labels.0.clone(),
     };
     actor.holding.there("fleet.read", &place)
+}
+
+/// Describes the rule of a node. The rule of a unit may be about another node's job.
+fn describe_own(rule: &Rule) -> RolloutReason {
+    match rule {
+        Rule::Job(_) => describe(rule),
+        rule => describe(&rule.without_holders()),
+    }
 }
 
 fn describe(rule: &Rule) -> RolloutReason {

@@ -1,0 +1,108 @@
+//! Jobs on the nodes of clusters, as last listed by the schedulers.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{NodeId, ObjectId};
+use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// Largest number of jobs kept for a node.
+pub const KEPT: usize = 8;
+
+/// A stored job of a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KeptJob {
+    /// The latest end; `None` for a job without an end.
+    pub ends: Option<Timestamp>,
+    pub id: String,
+    pub user: String,
+    pub state: String,
+}
+
+/// The jobs of a node.
+#[derive(Clone, Debug)]
+pub struct NodeJobs {
+    pub node: NodeId,
+    /// The jobs that end last, at least 1 and at most [`KEPT`].
+    pub jobs: Vec<KeptJob>,
+    /// All jobs on the node.
+    pub running: i32,
+}
+
+/// Replaces the jobs of a cluster's nodes by those of a look. Nodes missing in `nodes` have no job.
+/// Unchanged rows are not written.
+pub async fn replace(
+    conn: &mut PgConnection,
+    cluster: ObjectId,
+    nodes: &[NodeJobs],
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO scheduler_looks (cluster_id, seen_at) VALUES ($1, $2) ON CONFLICT (cluster_id) DO UPDATE SET seen_at = $2",
+        cluster as ObjectId,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    let ids: Vec<Uuid> = nodes.iter().map(|node| node.node.0).collect();
+    let jobs: Vec<Json<&[KeptJob]>> = nodes.iter().map(|node| Json(&node.jobs[..])).collect();
+    let running: Vec<i32> = nodes.iter().map(|node| node.running).collect();
+    sqlx::query!(
+        "WITH seen AS (SELECT * FROM unnest($2::uuid[], $3::jsonb[], $4::integer[]) AS s (node_id, jobs, running)),
+              gone AS (DELETE FROM scheduler_jobs j WHERE j.cluster_id = $1 AND NOT EXISTS (SELECT FROM seen s WHERE s.node_id = j.node_id))
+         INSERT INTO scheduler_jobs AS j (node_id, cluster_id, jobs, running) SELECT s.node_id, $1, s.jobs, s.running FROM seen s
+         ON CONFLICT (node_id) DO UPDATE SET cluster_id = $1, jobs = EXCLUDED.jobs, running = EXCLUDED.running
+         WHERE (j.cluster_id, j.jobs, j.running) IS DISTINCT FROM ($1, EXCLUDED.jobs, EXCLUDED.running)",
+        cluster as ObjectId,
+        &ids,
+        &jobs as _,
+        &running,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The cluster of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct LookRow {
+    pub cluster: ObjectId,
+    /// The last list of jobs; `None` if the scheduler never gave a list.
+    pub seen_at: Option<jiff_sqlx::Timestamp>,
+}
+
+/// Returns the last look at the cluster of a pool; `None` for a pool without a cluster.
+pub async fn find_look(conn: &mut PgConnection, pool: ObjectId) -> Result<Option<LookRow>, Error> {
+    Ok(sqlx::query_as!(
+        LookRow,
+        r#"SELECT cluster.id AS "cluster: ObjectId", look.seen_at AS "seen_at?: jiff_sqlx::Timestamp"
+           FROM objects pool JOIN objects cluster ON cluster.kind = 'cluster' AND cluster.name = pool.spec ->> 'cluster'
+                LEFT JOIN scheduler_looks look ON look.cluster_id = cluster.id
+           WHERE pool.id = $1"#,
+        pool as ObjectId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Lists the nodes of a cluster with jobs.
+pub async fn list(conn: &mut PgConnection, cluster: ObjectId) -> Result<Vec<NodeJobs>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT node_id AS "node: NodeId", jobs AS "jobs: Json<Vec<KeptJob>>", running FROM scheduler_jobs WHERE cluster_id = $1"#,
+        cluster as ObjectId,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| NodeJobs {
+            node: row.node,
+            jobs: row.jobs.0,
+            running: row.running,
+        })
+        .collect())
+}

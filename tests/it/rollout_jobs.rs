@@ -1,0 +1,187 @@
+//! Rollouts and the jobs of nodes: no node is closed long before the end of its last job.
+
+use jiff::{SignedDuration, Timestamp};
+use muster_core::ids::ObjectId;
+use muster_core::wire::scheduler::{ClusterJob, JobsLook, JobsReport};
+use muster_server::tasks::rollouts;
+use serde_json::{Value, json};
+
+use crate::rollouts::{marks, plan, policy, serving, settle, show, start, taken};
+use crate::simulated::World;
+
+/// The default of `drain_lead_s`.
+const LEAD_S: i64 = 900;
+
+/// Runs a job of alice for so many seconds, or without an end. Returns the end.
+fn run(world: &World, id: &str, seconds: Option<i64>, nodes: &[&str]) -> Option<Timestamp> {
+    let now = world.server.app.clock.now();
+    let ends = seconds.map(|seconds| now + SignedDuration::from_secs(seconds));
+    let job = ClusterJob {
+        id: id.into(),
+        user: "alice".into(),
+        state: "RUNNING".into(),
+        ends,
+        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+    };
+    world.rack().scheduler.jobs.push(job);
+    ends
+}
+
+/// One wave of all nodes.
+fn at_once() -> Value {
+    let mut policy = policy();
+    policy["canary"] = Value::Null;
+    policy["waves"] = json!({ "sizes": ["100%"] });
+    policy
+}
+
+/// The code of the rule that keeps a node, and the sentence.
+fn why(rollout: &Value, node: usize) -> (&str, &str) {
+    let why = &rollout["nodes"][node]["why"];
+    let text = |member: &str| why[member].as_str().unwrap_or_default();
+    (text("code"), text("sentence"))
+}
+
+#[tokio::test]
+async fn a_node_is_closed_shortly_before_its_last_job_ends_and_idle_nodes_go_first() {
+    let mut world = serving(2, json!("100%")).await;
+    run(&world, "16", Some(60), &["n1"]);
+    let ends = run(&world, "17", Some(4 * 3600), &["n1", "elsewhere"]).unwrap();
+    let name = start(&world, 2, &at_once()).await;
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(marks(&seen), ["waiting", "done"], "{seen:#}");
+    let sentence = format!("job 17 of alice ends by {ends}");
+    assert_eq!(why(&seen, 0), ("job", sentence.as_str()), "{seen:#}");
+    assert_eq!(taken(&world).await, ["n2"]);
+    assert_eq!(world.state("n1").await, "in_service");
+    // Readers of the pool may be no readers of the node.
+    let binding = &seen["now"]["binding"];
+    assert_eq!(binding["code"], "job");
+    assert!(!binding.to_string().contains("alice"), "{binding}");
+
+    let left = ends.duration_since(world.server.app.clock.now()).as_secs();
+    world.advance(left - LEAD_S - 60);
+    settle(&mut world).await;
+    assert_eq!(marks(&show(&world, &name).await), ["waiting", "done"]);
+    world.advance(61);
+    settle(&mut world).await;
+    let done = show(&world, &name).await;
+    assert_eq!(done["state"], "done", "{done:#}");
+    assert_eq!(taken(&world).await, ["n2", "n1"]);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn nothing_is_taken_while_the_jobs_are_unknown() {
+    let mut world = serving(2, json!("100%")).await;
+    let name = start(&world, 2, &at_once()).await;
+    let round = async |world: &World| {
+        rollouts::round(&world.server.app).await.unwrap();
+        show(world, &name).await
+    };
+    let never = round(&world).await;
+    assert_eq!(marks(&never), ["not_begun"; 2], "{never:#}");
+    assert_eq!(why(&never, 0).0, "jobs_unknown", "{never:#}");
+    run(&world, "17", None, &["n2"]);
+    world.agent.report_jobs().await.unwrap();
+    world.advance(181);
+    let stale = round(&world).await;
+    assert_eq!(marks(&stale), ["not_begun"; 2], "{stale:#}");
+    assert_eq!(why(&stale, 0).0, "jobs_unknown", "{stale:#}");
+    world.agent.report_jobs().await.unwrap();
+    world.advance(179);
+    let fresh = round(&world).await;
+    assert_eq!(marks(&fresh), ["changing", "waiting"], "{fresh:#}");
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(why(&seen, 1), ("job", "job 17 of alice has no end"));
+    world.rack().scheduler.jobs.clear();
+    settle(&mut world).await;
+    assert_eq!(show(&world, &name).await["state"], "done");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_look_from_before_the_node_serves_is_not_about_the_node() {
+    let mut world = serving(2, json!("100%")).await;
+    world.agent.report_jobs().await.unwrap();
+    world.advance(10);
+    world.ask("n1", "drain").await.expect(202);
+    world.settle().await;
+    world.ask("n1", "resume").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    let name = start(&world, 2, &at_once()).await;
+    rollouts::round(&world.server.app).await.unwrap();
+    let seen = show(&world, &name).await;
+    assert_eq!(marks(&seen), ["not_begun", "changing"], "{seen:#}");
+    assert_eq!(why(&seen, 0).0, "jobs_unknown", "{seen:#}");
+}
+
+#[tokio::test]
+async fn the_drain_deadline_skips_the_node_or_asks_a_person() {
+    for (then, mark) in [("skip", "skipped"), ("ask", "waiting")] {
+        let mut world = serving(1, json!("100%")).await;
+        run(&world, "17", None, &["n1"]);
+        let mut drains = at_once();
+        drains["drain"] = json!({ "deadline": { "after_s": 600, "then": then } });
+        let name = start(&world, 2, &drains).await;
+        settle(&mut world).await;
+        assert_eq!(marks(&show(&world, &name).await), ["waiting"]);
+        world.advance(601);
+        settle(&mut world).await;
+        let seen = show(&world, &name).await;
+        assert_eq!(marks(&seen), [mark], "{seen:#}");
+        if then == "ask" {
+            assert_eq!(why(&seen, 0).0, "drain_deadline", "{seen:#}");
+        }
+        assert_eq!(taken(&world).await.len(), 0);
+        drains["drain"]["deadline"]["then"] = json!("requeue");
+        let refused = plan(&world, 2, &drains).await.expect(422);
+        let pointer = "/policy/drain/deadline/then";
+        assert!(refused.text.contains(pointer), "{}", refused.text);
+    }
+}
+
+#[tokio::test]
+async fn a_report_of_jobs_is_cut_and_counts_for_members_only() {
+    let world = serving(2, json!("100%")).await;
+    let long = "x".repeat(10_000);
+    for number in 0..20 {
+        run(&world, &format!("{number}{long}"), Some(number), &["n1"]);
+    }
+    run(&world, "21", None, &["n1", "nobody"]);
+    world.agent.report_jobs().await.unwrap();
+    let kept = async || {
+        let query = "SELECT n.name, j.jobs, j.running, j.ctid::text FROM scheduler_jobs j JOIN nodes n ON n.id = j.node_id";
+        let rows = sqlx::query_as::<_, (String, Value, i32, String)>(query);
+        rows.fetch_all(&world.server.app.pool).await.unwrap()
+    };
+    let first = kept().await;
+    let (node, jobs, running, _) = &first[0];
+    assert_eq!((first.len(), node.as_str(), running), (1, "n1", &21));
+    let jobs = jobs.as_array().unwrap();
+    assert_eq!((jobs.len(), &jobs[0]["id"]), (8, &json!("21")));
+    assert_eq!(jobs[1]["id"].as_str().unwrap().len(), 60);
+    world.advance(60);
+    world.agent.report_jobs().await.unwrap();
+    assert_eq!(kept().await, first, "an unchanged row is not written");
+    let look = JobsLook {
+        cluster: ObjectId::new(),
+        jobs: vec![],
+    };
+    let report = JobsReport {
+        epoch: world.agent.epoch,
+        looks: vec![look],
+    };
+    let () = world
+        .agent
+        .call("/agent/v1/scheduler/jobs", &report)
+        .await
+        .unwrap();
+    assert_eq!(kept().await, first, "a foreign cluster");
+    world.rack().scheduler.jobs.clear();
+    world.agent.report_jobs().await.unwrap();
+    assert_eq!(kept().await.len(), 0);
+}
