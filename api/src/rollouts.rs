@@ -81,6 +81,9 @@ pub struct Rollout {
     pub pool: String,
     /// Number of the revision that the rollout brings to every node.
     pub revision: i32,
+    /// Numbers of the revisions that the nodes were assigned before, ascending.
+    #[serde(default)]
+    pub from: Vec<i32>,
     pub state: RolloutState,
     /// Digest of the plan: the nodes with their effects, and the policy.
     pub plan: String,
@@ -99,6 +102,9 @@ pub struct Rollout {
     /// The view of the planner. Absent after the end.
     #[serde(default)]
     pub now: Option<RolloutNow>,
+    /// The estimated end. Absent in lists, in answers to an act, and after the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<RolloutEstimate>,
     /// Start of the time without progress, after the policy's deadline.
     #[serde(default)]
     pub stalled_since: Option<Timestamp>,
@@ -126,6 +132,26 @@ pub struct RolloutNow {
     pub changing: u32,
     /// Nodes that could change at the same time if no jobs ran, under the present rules.
     pub most_changing: u32,
+    /// The rule that limits `most_changing`. Absent if every node could change at the same time.
+    #[serde(default)]
+    pub bound_by: Option<RolloutReason>,
+}
+
+/// The estimated end of a rollout: of a plan, the end after a start now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RolloutEstimate {
+    /// The early end. Absent without an estimate.
+    #[serde(default)]
+    pub early: Option<Timestamp>,
+    /// The late end, not before `early`.
+    #[serde(default)]
+    pub late: Option<Timestamp>,
+    /// The assumptions, as sentences.
+    #[serde(default)]
+    pub assumes: Vec<String>,
+    /// Why the end cannot be estimated, as a sentence.
+    #[serde(default)]
+    pub unknown: Option<String>,
 }
 
 /// A code for programs, and a sentence for people.
@@ -140,6 +166,10 @@ pub struct RolloutReason {
 pub struct RolloutNode {
     pub node: String,
     pub mark: Mark,
+    /// Number of the wave: 0 for the canary, 1 for the first wave. Estimated until the rollout takes
+    /// the node. Absent for a node without a wave: the node needs no change, or is left out.
+    #[serde(default)]
+    pub wave: Option<u32>,
     /// Time of the last change of the mark.
     pub since: Timestamp,
     /// Number of the revision that the node runs. Absent while unknown.

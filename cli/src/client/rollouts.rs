@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use muster_api::rollouts::{
-    PlanRollout, Rollout, RolloutState, StartRollout, SteerNode, SteerRollout,
+    PlanRollout, Rollout, RolloutEstimate, RolloutState, StartRollout, SteerNode, SteerRollout,
 };
 use muster_core::rollout::RolloutPolicy;
 
@@ -257,11 +257,18 @@ fn describe(rollout: &Rollout) -> Vec<String> {
         describe_progress(rollout),
     ];
     lines.extend(rollout.now.as_ref().map(|now| {
+        let bound_by = now.bound_by.as_ref();
+        let because = bound_by.map(|rule| format!(": {}", rule.sentence));
         format!(
-            "{}; {} change now, at most {} at a time",
-            now.failure_rule, now.changing, now.most_changing
+            "{}; {} change now, at most {} at a time{}",
+            now.failure_rule,
+            now.changing,
+            now.most_changing,
+            because.unwrap_or_default()
         )
     }));
+    lines.extend(describe_waves(rollout));
+    lines.extend(rollout.estimate.as_ref().map(describe_end));
     if rollout.state == RolloutState::Planned {
         lines.push(format!("plan {}", rollout.plan));
         lines.push(format!(
@@ -270,6 +277,43 @@ fn describe(rollout: &Rollout) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Returns the ended nodes of each wave in a line. `None` without nodes.
+fn describe_waves(rollout: &Rollout) -> Option<String> {
+    const MOST: usize = 12;
+    let mut waves: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    for node in rollout.nodes.iter().flatten() {
+        if let Some(number) = node.wave {
+            let (ended, all) = waves.entry(number).or_default();
+            *ended += usize::from(node.mark.is_terminal());
+            *all += 1;
+        }
+    }
+    let more = waves.len().saturating_sub(MOST);
+    let mut told: Vec<String> = waves
+        .iter()
+        .take(MOST)
+        .map(|(number, (ended, all))| match number {
+            0 => format!("canary {ended} of {all}"),
+            number => format!("wave {number} {ended} of {all}"),
+        })
+        .collect();
+    if more > 0 {
+        told.push(format!("and {more} more waves"));
+    }
+    (!told.is_empty()).then(|| format!("ended: {}", told.join(", ")))
+}
+
+/// Returns the estimated end in a line.
+fn describe_end(estimate: &RolloutEstimate) -> String {
+    match (estimate.early, estimate.late, &estimate.unknown) {
+        (Some(early), Some(late), _) => {
+            format!("estimated end: {early:.0} to {late:.0}")
+        }
+        (_, _, Some(why)) => format!("estimated end: unknown: {why}"),
+        (_, _, None) => "estimated end: unknown".to_owned(),
+    }
 }
 
 /// The nodes by mark.

@@ -45,6 +45,18 @@ pub struct Estimate {
 
 /// Estimates the end of a rollout at `now`. `windows` are the windows behind the facts of the fleet.
 pub fn estimate(policy: &RolloutPolicy, fleet: &Fleet, windows: &Windows, now: Timestamp) -> Eta {
+    estimate_within(policy, fleet, windows, MOST_WORK, now)
+}
+
+/// Estimates like [`estimate`], with a limit on the plans multiplied by the nodes, for each of both
+/// runs.
+pub fn estimate_within(
+    policy: &RolloutPolicy,
+    fleet: &Fleet,
+    windows: &Windows,
+    most_work: usize,
+    now: Timestamp,
+) -> Eta {
     if let Some(reason) = find_halt(policy, fleet) {
         return Eta::Unknown {
             why: Rule::Halted(reason).to_string(),
@@ -63,7 +75,7 @@ pub fn estimate(policy: &RolloutPolicy, fleet: &Fleet, windows: &Windows, now: T
         return Eta::Unknown { why };
     }
     let (early, late) = find_paces(fleet);
-    let run = |pace: &Pace| rehearse(policy, fleet, windows, pace, MOST_WORK, now);
+    let run = |pace: &Pace| rehearse(policy, fleet, windows, pace, most_work, now);
     match (run(&early), run(&late)) {
         (Ok(one), Ok(other)) => Eta::Ends(Estimate {
             early: one.min(other),
@@ -82,7 +94,7 @@ fn is_left(node: &Node) -> bool {
 /// Returns the stall, or the first node that waits for a person.
 fn find_doubt(fleet: &Fleet, plan: &Plan) -> Option<String> {
     if let Verdict::Stalled { cause, since } = &plan.verdict {
-        return Some(format!("no progress since {since}: {cause}"));
+        return Some(format!("no progress since {since:.0}: {cause}"));
     }
     let mut pairs = fleet.nodes.iter().zip(&plan.placements);
     pairs.find_map(|(node, place)| {
@@ -182,7 +194,7 @@ fn assume_durations(fleet: &Fleet, (early, late): (&Pace, &Pace)) -> Vec<String>
         |effect: &Effect| fleet.count(|node| is_left(node) && node.effect == *effect) > 0;
     let sentence = |effect: Effect| {
         format!(
-            "No node of this run is done, and the effect {effect} is assumed to take {}.",
+            "No time of this run is known, and the effect {effect} is assumed to take {}.",
             spread(effect)
         )
     };

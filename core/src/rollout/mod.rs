@@ -35,7 +35,7 @@ pub use amount::Amount;
 pub use domains::{
     DomainAxis, DomainSource, MOST_AXES, NodePlace, build_budget, check_axes, list_domains,
 };
-pub use eta::{Estimate, Eta, estimate};
+pub use eta::{Estimate, Eta, estimate, estimate_within};
 pub use failures::{count_failed, count_tolerated, describe as describe_failures};
 pub use faults::Fault;
 pub use fleet::{
@@ -52,5 +52,5 @@ pub use policy::{
 };
 pub use rule::{Hindrance, Phase, Rule, WaitsFor};
 pub use unit_faults::find_unit_faults;
-pub use waves::has_canary_passed;
+pub use waves::{has_canary_passed, number_waves};
 pub use windows::{Day, Freeze, Opening, Weekly, Windows};

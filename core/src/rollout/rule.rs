@@ -321,7 +321,7 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &Job) -> fmt::Result {
         holder => write!(f, "job {} of {holder}", job.id)?,
     }
     match job.ends {
-        Some(ends) => write!(f, " ends by {ends}"),
+        Some(ends) => write!(f, " ends by {ends:.0}"),
         None => f.write_str(" has no end"),
     }
 }
@@ -331,17 +331,20 @@ impl fmt::Display for Rule {
         match self {
             Self::Halted(reason) => write!(f, "the rollout is halted: {reason}"),
             Self::Superseded => f.write_str("a newer rollout has taken over"),
-            Self::Frozen { until } => write!(f, "changes are frozen until {until}"),
+            Self::Frozen { until } => write!(f, "changes are frozen until {until:.0}"),
             Self::WindowClosed { opens: Some(opens) } => {
-                write!(f, "the maintenance window opens at {opens}")
+                write!(f, "the maintenance window opens at {opens:.0}")
             }
             Self::WindowClosed { opens: None } => f.write_str("no maintenance window follows"),
             Self::WindowEnds { closes } => {
-                write!(f, "the window closes at {closes}, before the last job ends")
+                write!(
+                    f,
+                    "the window closes at {closes:.0}, before the last job ends"
+                )
             }
             Self::Canary { open } => write!(f, "the canary waits for {}", count_nodes(*open)),
             Self::CanaryWithoutResult => f.write_str("every node of the canary was skipped"),
-            Self::Soak { until } => write!(f, "the canary soaks until {until}"),
+            Self::Soak { until } => write!(f, "the canary soaks until {until:.0}"),
             Self::Wave { number, open } => {
                 write!(f, "wave {number} waits for {}", count_nodes(*open))
             }
@@ -364,13 +367,13 @@ impl fmt::Display for Rule {
             Self::OthersDrain { owner } => write!(f, "drained by another owner: {owner}"),
             Self::Busy { operation } => write!(f, "another operation has the node: {operation}"),
             Self::Joining => f.write_str("the node is on the first way into service"),
-            Self::Deferred { until } => write!(f, "deferred until {until}"),
+            Self::Deferred { until } => write!(f, "deferred until {until:.0}"),
             Self::Unreadable { why } => write!(f, "the node cannot be read: {why}"),
             Self::Unit { unit, node, why } => write_hindrance(f, unit, node, why),
             Self::UnitLimit { unit, nodes, limit } => {
                 write!(f, "unit {unit} needs {}: {limit}", count_nodes(*nodes))
             }
-            Self::Working { node, mark, since } => write!(f, "{node} is {mark} since {since}"),
+            Self::Working { node, mark, since } => write!(f, "{node} is {mark} since {since:.0}"),
         }
     }
 }

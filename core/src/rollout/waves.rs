@@ -6,13 +6,17 @@
 //! rest of a wave begins with the next wave, once every node begun before has ended. A unit admitted in
 //! part, as after a crash, counts whole.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::fleet::{Fleet, Node, Stage};
+use super::order::sort_candidates;
 use super::policy::{Canary, RolloutPolicy, Waves};
 use super::rule::Rule;
 use super::units::{Unit, Units};
 use crate::effects::Effect;
+use crate::ids::NodeId;
 
 /// The nodes that may begin now, with the rule for all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,4 +231,49 @@ fn size_of_wave(waves: &Waves, number: u32, fleet: &Fleet) -> u32 {
         }
     };
     size.max(1)
+}
+
+/// Returns the number of the wave of each node: 0 for the canary. Nodes begun so far are numbered in
+/// the order of their last change. Other nodes follow in the order in which the planner would take
+/// them now. A node that needs no change, is left out or needs a forbidden effect has no wave.
+pub fn number_waves(policy: &RolloutPolicy, fleet: &Fleet) -> BTreeMap<NodeId, u32> {
+    let units = Units::find(fleet);
+    let begun = |node: &&Node| has_begun(&units, node);
+    let is_named = |node: &Node| match &policy.canary {
+        Some(canary) => canary.count.is_none() && is_canary(canary, &units, node),
+        None => false,
+    };
+    let mut blocks: Vec<Vec<&Node>> = Vec::new();
+    let mut started: Vec<&Node> = fleet.nodes.iter().filter(begun).collect();
+    started.sort_by_key(|node| (node.since, &node.name));
+    blocks.extend(started.into_iter().map(|node| vec![node]));
+    for block in sort_candidates(policy, fleet, &units) {
+        let is_left = |node: &&Node| {
+            !has_begun(&units, node)
+                && node.effect != Effect::None
+                && policy.allow.permits(node.effect)
+        };
+        blocks.push(block.nodes.into_iter().filter(is_left).collect());
+    }
+    let mut numbers = BTreeMap::new();
+    let canary = policy.canary.as_ref().and_then(|canary| canary.count);
+    let size = |number: u32| match number {
+        0 => canary.map_or(0, |count| count.max(units.largest())),
+        _ => size_of_wave(&policy.waves, number, fleet).max(units.largest()),
+    };
+    let (mut number, mut left) = (0, size(0));
+    for block in blocks {
+        let (named, others): (Vec<&Node>, Vec<&Node>) =
+            block.into_iter().partition(|node| is_named(node));
+        numbers.extend(named.iter().map(|node| (node.member.node, 0)));
+        let nodes = u32::try_from(others.len()).unwrap_or(u32::MAX);
+        // Every later wave has room for the largest block.
+        while nodes > left {
+            number += 1;
+            left = size(number);
+        }
+        left -= nodes;
+        numbers.extend(others.iter().map(|node| (node.member.node, number)));
+    }
+    numbers
 }

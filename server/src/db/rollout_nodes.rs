@@ -7,6 +7,7 @@ use muster_core::ids::{ClaimId, NodeId, OperationId, RevisionId, RolloutId};
 use muster_core::lifecycle::state::{Action, State};
 use muster_core::rollout::Mark;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::objects::Labels;
 use crate::error::Error;
@@ -257,4 +258,31 @@ pub async fn count_marks(
         .into_iter()
         .map(|row| (row.mark, count(row.count)))
         .collect())
+}
+
+/// A revision that nodes of a rollout were assigned before the rollout.
+#[derive(Clone, Copy, Debug)]
+pub struct FormerRow {
+    pub rollout: RolloutId,
+    /// Number of the revision.
+    pub number: i32,
+}
+
+/// Lists the revisions that the nodes of rollouts were assigned before, without the targets, by
+/// number.
+pub async fn list_former(
+    conn: &mut PgConnection,
+    rollouts: &[RolloutId],
+) -> Result<Vec<FormerRow>, Error> {
+    let ids: Vec<Uuid> = rollouts.iter().map(|id| id.0).collect();
+    Ok(sqlx::query_as!(
+        FormerRow,
+        r#"SELECT DISTINCT r.rollout_id AS "rollout: RolloutId", former.number
+           FROM rollout_nodes r JOIN rollouts o ON o.id = r.rollout_id
+                JOIN pool_revisions former ON former.id = r.before_id AND former.id <> o.target_id
+           WHERE r.rollout_id = ANY($1) ORDER BY former.number"#,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?)
 }

@@ -86,7 +86,7 @@ async fn plan_rollout(
     rollouts::plan(&app, &actor, idempotency, &body).await
 }
 
-/// Returns a rollout with the nodes, and the rule in force.
+/// Returns a rollout with the nodes, the rule in force, and the estimated end.
 #[utoipa::path(get, path = "/v1/rollouts/{rollout}",
     extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "rollout={rollout}" }))),
     tag = "rollouts", params(("rollout", description = "Name or id")), responses(
@@ -99,7 +99,7 @@ async fn get_rollout(
     Path(rollout): Path<String>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
-    Answer::ok(&view::load(&mut conn, &actor, &rollout, app.clock.now()).await?)
+    Answer::ok(&view::load_estimated(&mut conn, &actor, &rollout, app.clock.now()).await?)
 }
 
 /// Starts a planned rollout, as confirmed by the digest of the plan.

@@ -70,8 +70,8 @@ fn without_a_measurement_the_assumption_is_stated() {
     assert_eq!(
         estimate.assumes,
         [
-            "No node of this run is done, and the effect reboot is assumed to take 15 to 60 minutes.",
-            "No node of this run is done, and the effect reinstall is assumed to take 30 to 120 \
+            "No time of this run is known, and the effect reboot is assumed to take 15 to 60 minutes.",
+            "No time of this run is known, and the effect reinstall is assumed to take 30 to 120 \
              minutes.",
             "Half of the time of a node is the change, and half is the gates.",
             "Nodes without jobs get no new job before their change.",

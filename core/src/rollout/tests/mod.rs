@@ -15,6 +15,7 @@ mod generated; // Generated fleets, with random events
 mod ledger; // Budgets, domains and the members that count
 mod losses; // GPU-hours lost by waiting
 mod notices; // Notices to users
+mod numbers; // Numbers of waves
 mod planning; // Waves, canary, order, drains, verdicts
 mod together; // Nodes of a job
 mod traps; // The traps of other engines, by number

@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use muster_api::rollouts::{Rollout, RolloutNode, RolloutNow, RolloutReason, RolloutState};
-use muster_core::ids::{NodeId, ObjectId};
-use muster_core::rollout::{Placement, Plan, Rule, plan};
+use muster_api::rollouts::{
+    Rollout, RolloutEstimate, RolloutNode, RolloutNow, RolloutReason, RolloutState,
+};
+use muster_core::ids::{NodeId, ObjectId, RolloutId};
+use muster_core::rollout::{
+    Eta, Placement, Plan, Rule, Windows, estimate_within, number_waves, plan,
+};
 use sqlx::PgConnection;
 
 use super::fleet::{self, Loaded};
@@ -18,6 +22,34 @@ use crate::error::Error;
 
 /// Number of rollouts in a list.
 const NEWEST: i64 = 100;
+/// Plans multiplied by nodes, for each run of an estimate: less than a second.
+const ESTIMATE_WORK: usize = 100_000;
+
+/// The parts of a rollout beside the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parts {
+    /// Marks, and the plan of an open rollout.
+    Plan,
+    /// The nodes too.
+    Nodes,
+    /// The nodes, and the estimated end.
+    Estimate,
+}
+
+/// Loads a rollout with the nodes and the estimated end.
+///
+/// # Errors
+/// The errors of [`load`].
+pub(crate) async fn load_estimated(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    key: &str,
+    now: Timestamp,
+) -> Result<Rollout, Error> {
+    let row = super::find(conn, key).await?;
+    let former = list_former(conn, &[row.id]).await?;
+    render(conn, actor, row, &former, now, Parts::Estimate).await
+}
 
 /// Loads a rollout with the nodes. Nodes outside the actor's read scope are counted, and are not
 /// named.
@@ -31,7 +63,8 @@ pub(crate) async fn load(
     now: Timestamp,
 ) -> Result<Rollout, Error> {
     let row = super::find(conn, key).await?;
-    render(conn, actor, row, now, true).await
+    let former = list_former(conn, &[row.id]).await?;
+    render(conn, actor, row, &former, now, Parts::Nodes).await
 }
 
 /// Lists the newest hundred rollouts, of all pools or of one, without nodes.
@@ -45,12 +78,15 @@ pub(crate) async fn list(
     now: Timestamp,
 ) -> Result<Vec<Rollout>, Error> {
     let mut rollouts = Vec::new();
-    for row in db::rollouts::list(conn, pool, NEWEST).await? {
+    let rows = db::rollouts::list(conn, pool, NEWEST).await?;
+    let ids: Vec<RolloutId> = rows.iter().map(|row| row.id).collect();
+    let former = list_former(conn, &ids).await?;
+    for row in rows {
         let Some(place) = db::access::find_place(conn, "pool", &row.pool.to_string()).await? else {
             continue;
         };
         if actor.holding.there("fleet.read", &place) {
-            rollouts.push(render(conn, actor, row, now, false).await?);
+            rollouts.push(render(conn, actor, row, &former, now, Parts::Plan).await?);
         }
     }
     Ok(rollouts)
@@ -61,9 +97,11 @@ async fn render(
     conn: &mut PgConnection,
     actor: &Actor,
     row: RolloutRow,
+    former: &BTreeMap<RolloutId, Vec<i32>>,
     now: Timestamp,
-    with_nodes: bool,
+    parts: Parts,
 ) -> Result<Rollout, Error> {
+    let with_nodes = parts != Parts::Plan;
     let is_open = matches!(
         row.state,
         RolloutState::Planned | RolloutState::Running | RolloutState::Halted
@@ -85,16 +123,13 @@ async fn render(
         .as_ref()
         .filter(|_| with_nodes)
         .map(|(loaded, planned)| render_nodes(actor, &row, loaded, planned));
-    let seen = planned.filter(|_| is_open).map(|(_, planned)| RolloutNow {
-        // The rule may be of a node outside the actor's read scope.
-        binding: planned
-            .binding
-            .as_ref()
-            .map(|rule| describe(&rule.without_holders())),
-        failure_rule: planned.failure_rule,
-        changing: planned.concurrency.now,
-        most_changing: planned.concurrency.max,
-    });
+    let estimated = loaded
+        .as_ref()
+        .filter(|_| is_open && parts == Parts::Estimate)
+        .map(|loaded| estimate(&row, loaded, now));
+    let seen = planned
+        .filter(|_| is_open)
+        .map(|(_, planned)| render_now(planned));
     let marks = db::rollout_nodes::count_marks(conn, row.id).await?;
     Ok(Rollout {
         id: row.id.0,
@@ -105,8 +140,10 @@ async fn render(
             sentence: reason.0.to_string(),
         }),
         now: seen,
+        estimate: estimated,
         stalled_since: row.stalled_since.map(|at| at.to_jiff()),
         nodes,
+        from: former.get(&row.id).cloned().unwrap_or_default(),
         name: row.name,
         pool: row.pool_name,
         revision: row.number,
@@ -123,6 +160,52 @@ async fn render(
     })
 }
 
+/// Renders the planner's view. A rule may be of a node outside the actor's read scope.
+fn render_now(planned: Plan) -> RolloutNow {
+    let describe = |rule: &Rule| describe(&rule.without_holders());
+    RolloutNow {
+        binding: planned.binding.as_ref().map(describe),
+        failure_rule: planned.failure_rule,
+        changing: planned.concurrency.now,
+        most_changing: planned.concurrency.max,
+        bound_by: planned.concurrency.bound_by.as_ref().map(describe),
+    }
+}
+
+/// Estimates the end of an open rollout. A plan is estimated as started now.
+fn estimate(row: &RolloutRow, loaded: &Loaded, now: Timestamp) -> RolloutEstimate {
+    let always = Windows::always();
+    match estimate_within(&row.policy, &loaded.fleet, &always, ESTIMATE_WORK, now) {
+        Eta::Ended => RolloutEstimate {
+            early: Some(now),
+            late: Some(now),
+            ..RolloutEstimate::default()
+        },
+        Eta::Ends(estimate) => RolloutEstimate {
+            early: Some(estimate.early),
+            late: Some(estimate.late),
+            assumes: estimate.assumes,
+            unknown: None,
+        },
+        Eta::Unknown { why } => RolloutEstimate {
+            unknown: Some(why),
+            ..RolloutEstimate::default()
+        },
+    }
+}
+
+/// Returns the revisions assigned to the nodes before, by rollout.
+async fn list_former(
+    conn: &mut PgConnection,
+    ids: &[RolloutId],
+) -> Result<BTreeMap<RolloutId, Vec<i32>>, Error> {
+    let mut former: BTreeMap<RolloutId, Vec<i32>> = BTreeMap::new();
+    for row in db::rollout_nodes::list_former(conn, ids).await? {
+        former.entry(row.rollout).or_default().push(row.number);
+    }
+    Ok(former)
+}
+
 fn render_nodes(
     actor: &Actor,
     rollout: &RolloutRow,
@@ -134,6 +217,7 @@ fn render_nodes(
         .iter()
         .map(|placement| (placement.node, placement))
         .collect();
+    let waves = number_waves(&rollout.policy, &loaded.fleet);
     loaded
         .rows
         .iter()
@@ -141,6 +225,7 @@ fn render_nodes(
         .map(|row| RolloutNode {
             node: row.name.clone(),
             mark: row.mark,
+            wave: waves.get(&row.node).copied(),
             since: row.since,
             running: row.running,
             effect: loaded
