@@ -1,6 +1,8 @@
 //! Shape, colour and word of states and verdicts: never colour alone.
 
+use muster_api::rollouts::RolloutState;
 use muster_core::lifecycle::state::State;
+use muster_core::rollout::Mark;
 
 /// A word with a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,42 @@ pub(super) fn state_word(text: &str) -> Chip {
     )
 }
 
+/// Returns the chip for a node's mark in a rollout.
+pub(super) fn mark(mark: Mark) -> Chip {
+    let (tone, shape, letter) = match mark {
+        Mark::NotBegun => ("off", RING, "N"),
+        Mark::Waiting => ("warn", SQUARE, "W"),
+        Mark::Changing => ("move", PLAY, "C"),
+        Mark::Validating => ("move", HALF, "V"),
+        Mark::Done => ("ok", DISC, "D"),
+        Mark::Skipped => ("idle", DASH, "S"),
+        Mark::Failed => ("bad", CROSS, "F"),
+    };
+    Chip {
+        word: mark.as_str().replace('_', " "),
+        tone,
+        shape,
+        letter,
+    }
+}
+
+/// Returns the chip for the state of a rollout.
+pub(super) fn rollout(state: RolloutState) -> Chip {
+    let (tone, shape) = match state {
+        RolloutState::Planned => ("idle", RING),
+        RolloutState::Running => ("move", PLAY),
+        RolloutState::Halted => ("bad", OCTAGON),
+        RolloutState::Done => ("ok", DISC),
+        RolloutState::Superseded | RolloutState::Expired => ("off", DASH),
+    };
+    Chip {
+        word: state.as_str().to_owned(),
+        tone,
+        shape,
+        letter: "",
+    }
+}
+
 /// Returns the chip for the state of an operation, a job or a gate.
 pub(super) fn outcome(text: &str) -> Chip {
     let (word, tone, shape) = match text {
@@ -106,5 +144,7 @@ mod tests {
         let letters: BTreeSet<&str> = State::ALL.iter().map(|one| state(*one).letter).collect();
         assert_eq!(letters.len(), State::ALL.len());
         assert!(!letters.contains("!"));
+        let letters: BTreeSet<&str> = Mark::ALL.iter().map(|one| mark(*one).letter).collect();
+        assert_eq!(letters.len(), Mark::ALL.len());
     }
 }

@@ -32,6 +32,16 @@ pub(super) struct Visit {
     armed: Option<String>,
 }
 
+impl Visit {
+    /// Returns the visit with another address: the answer to a form is a page with its own address.
+    pub(super) fn at(&self, here: String) -> Self {
+        Self {
+            here,
+            ..self.clone()
+        }
+    }
+}
+
 impl FromRequestParts<App> for Visit {
     type Rejection = Infallible;
 
@@ -69,6 +79,7 @@ pub(super) enum Section {
     Nodes,
     Racks,
     Claims,
+    Rollouts,
     Operations,
     Events,
     Agents,
@@ -77,11 +88,12 @@ pub(super) enum Section {
     None,
 }
 
-const SECTIONS: [(Section, &str, &str); 8] = [
+const SECTIONS: [(Section, &str, &str); 9] = [
     (Section::Fleet, "/", "Fleet"),
     (Section::Nodes, "/nodes", "Nodes"),
     (Section::Racks, "/racks", "Racks"),
     (Section::Claims, "/claims", "Claims"),
+    (Section::Rollouts, "/rollouts", "Rollouts"),
     (Section::Operations, "/operations", "Operations"),
     (Section::Events, "/events", "Events"),
     (Section::Agents, "/agents", "Agents"),

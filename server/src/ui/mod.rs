@@ -21,6 +21,7 @@ mod pools; // A pool, and the pool's pair measurements
 pub mod problems; // Errors as pages with advice
 mod racks; // Elevations and power
 mod replace; // The form for moving a claim to another node
+mod rollouts; // Rollouts, and the revisions of a pool
 mod sign_in; // Sessions
 mod users; // People, and the form for disabling a person
 mod webhooks; // Webhooks and deliveries
@@ -85,6 +86,14 @@ fn pages() -> Router<App> {
             get(pools::show_pool).layer(need("fleet.read", "pool={pool}")),
         )
         .route(
+            "/rollouts",
+            get(rollouts::list::list_rollouts).layer(need("fleet.read", "any")),
+        )
+        .route(
+            "/rollouts/{rollout}",
+            get(rollouts::page::show_rollout).layer(need("fleet.read", "rollout={rollout}")),
+        )
+        .route(
             "/events",
             get(events::list_events).layer(need("fleet.read", "any")),
         )
@@ -132,6 +141,18 @@ fn forms() -> Router<App> {
         .route(
             "/ui/pools/{pool}/pairs",
             post(pairs::measure_pairs).layer(need("pool.run-pairs", "pool={pool}")),
+        )
+        .route(
+            "/ui/pools/{pool}/rollouts",
+            post(rollouts::plan::plan_rollout).layer(need("rollout.plan", "pool={pool}")),
+        )
+        .route(
+            "/ui/rollouts/{rollout}/halt",
+            post(rollouts::acts::halt_rollout).layer(need("rollout.halt", "rollout={rollout}")),
+        )
+        .route(
+            "/ui/rollouts/{rollout}/acts/{word}",
+            post(rollouts::acts::act_on_rollout).layer(need("rollout.start", "rollout={rollout}")),
         )
         .route(
             "/ui/claims/{claim}/undo",

@@ -1,5 +1,5 @@
-//! A pool: the claims made automatically, the disruption budget, and the last pair run, as a matrix of node pairs with
-//! the blamed parts.
+//! A pool: the claims made automatically, the revisions with the open rollouts, the disruption budget,
+//! and the last pair run, as a matrix of node pairs with the blamed parts.
 
 use crate::db::pairs::runs::Ending;
 use askama::Template;
@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::chips::{self, Chip};
 use super::format::{self, Moment};
 use super::frame::{Frame, Live, Section, Visit};
+use super::rollouts::revisions::{self, Revisions};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -38,6 +39,7 @@ pub(super) struct Page {
     pool: String,
     replicas: Option<Replicas>,
     budget: Budget,
+    revisions: Revisions,
     run: Option<Run>,
     runs: Vec<Earlier>,
     /// Whether the reader may start a pair run, and no run is under way.
@@ -186,10 +188,11 @@ pub(super) async fn show_pool(
         .map(|standing| render_replicas(standing, visit.now));
     let budget = disruption::describe(&mut conn, &actor, &pool, visit.now).await?;
     let budget = render_budget(budget, visit.now);
+    let revisions = revisions::load(&mut conn, &actor, &pool, visit.now).await?;
     let name = format::shell(&pool.name);
     let running = runs.iter().any(|run| run.chip.word == "running");
     let moves = !(budget.out.is_empty() && budget.waiting.is_empty());
-    let live = if running || replicas.is_some() || moves {
+    let live = if running || replicas.is_some() || moves || !revisions.open.is_empty() {
         Live::Any
     } else {
         Live::Never
@@ -204,6 +207,7 @@ pub(super) async fn show_pool(
         may_measure: !running && actor.holding.somewhere("pool.run-pairs"),
         replicas,
         budget,
+        revisions,
         run,
         runs,
         pool: pool.name,

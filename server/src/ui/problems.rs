@@ -120,15 +120,19 @@ async fn page(response: Response, here: &str, reading: bool, part: bool) -> Resp
     response
 }
 
-/// Returns the page of the submitted form: the path of the action names the node. Other paths
-/// return to `/`.
+/// Returns the page of the submitted form: the path of the action names the node or the rollout.
+/// Other paths return to `/`.
 fn find_form_page(here: &str) -> String {
-    let node = here
-        .strip_prefix("/ui")
-        .and_then(|path| path.split("/actions/").next());
-    node.filter(|path| path.starts_with("/nodes/"))
-        .unwrap_or("/")
-        .to_owned()
+    let path = here.strip_prefix("/ui").unwrap_or_default();
+    let node = path.split("/actions/").next();
+    let node = node.filter(|path| path.starts_with("/nodes/"));
+    let rollout = path.strip_prefix("/rollouts/");
+    let rollout = rollout.and_then(|path| path.split('/').next());
+    match (node, rollout) {
+        (Some(node), _) => node.to_owned(),
+        (None, Some(rollout)) => format!("/rollouts/{rollout}"),
+        (None, None) => "/".to_owned(),
+    }
 }
 
 /// Redirects to the sign-in. htmx follows redirects inside its own request, so a partial request
@@ -263,6 +267,7 @@ mod tests {
             find_form_page("/ui/nodes/gpu-1/actions/drain"),
             "/nodes/gpu-1"
         );
+        assert_eq!(find_form_page("/ui/rollouts/gpu-1/halt"), "/rollouts/gpu-1");
         assert_eq!(find_form_page("/sign-in"), "/");
     }
 }

@@ -19,6 +19,7 @@ use super::agents::{self, AgentLine};
 use super::chips::{self, Chip};
 use super::format::{self, Moment, member};
 use super::frame::{Frame, Section, Visit};
+use super::rollouts::list::{Line, list_running};
 use crate::access::Sight;
 use crate::app::App;
 use crate::auth::Actor;
@@ -50,6 +51,9 @@ pub(super) struct Page {
     /// Open circuit breakers. Automatic recovery stays blocked until a person has checked the
     /// cause.
     breakers: Vec<Breaker>,
+    /// Rollouts that run or are halted.
+    rollouts: Vec<Line>,
+    rollouts_more: usize,
     racks: Vec<Rack>,
     racks_more: bool,
     legend: Vec<Chip>,
@@ -117,6 +121,7 @@ pub(super) async fn show_fleet(
     let (helpless, helpless_more) = list_helpless(&mut conn, nodes, &counts, now).await?;
     let gates = list_failing_gates(&mut conn, nodes, now).await?;
     let breakers = list_breakers(&mut conn, nodes, now).await?;
+    let (rollouts, rollouts_more) = list_running(&mut conn, &actor).await?;
     let (racks, racks_more) = map::draw(&mut conn, nodes, &sight, total).await?;
     let transitions = list_transitions(&mut conn, nodes, now).await?;
     let agents = list_agents(&mut conn, &sight, now).await?;
@@ -132,6 +137,8 @@ pub(super) async fn show_fleet(
         helpless_more: count_or_empty(helpless_more),
         gates,
         breakers,
+        rollouts,
+        rollouts_more,
         racks,
         racks_more,
         legend: NodeState::ALL
