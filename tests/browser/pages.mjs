@@ -20,6 +20,7 @@ const pages = [
   ["nodes-filtered", "/nodes?state=failed", "Nodes"],
   ["racks", "/racks", "Racks"],
   ["claims", "/claims", "Pools"],
+  ["rollouts", "/rollouts", "Rollouts"],
   ["operations", "/operations", "Operations"],
   ["events", "/events", "Events"],
   ["agents", "/agents", "Agents"],
@@ -90,6 +91,10 @@ async function look(browser, [view, options]) {
   await page.goto(`${url}/claims`);
   const pool = page.locator("main a[href^='/pools/']").first();
   if (await pool.count()) await visit(page, view, ["pool", await pool.getAttribute("href"), null]);
+  at = "a rollout";
+  await page.goto(`${url}/rollouts`);
+  const rollout = page.locator("main a[href^='/rollouts/']").first();
+  if (await rollout.count()) await followRollout(page, view, await rollout.getAttribute("href"));
   if (node) {
     at = "a step's log";
     await unfold(page);
@@ -106,6 +111,16 @@ async function look(browser, [view, options]) {
   await page.getByText("Look for the object in the list of nodes").waitFor();
   await shoot(page, `not-found-${view}`);
   await context.close();
+}
+
+// The halt of a running rollout is in sight without scrolling, on a phone too.
+async function followRollout(page, view, path) {
+  await visit(page, view, ["rollout", path, null]);
+  const halt = page.getByRole("button", { name: "Halt", exact: true });
+  if (!(await halt.count())) return;
+  const box = await halt.boundingBox();
+  const height = page.viewportSize().height;
+  if (box.y + box.height > height) faults.push(`${view} ${path}: the halt is ${box.y} px down, of ${height}`);
 }
 
 // A log unfolds inside its step, and stays unfolded when the page is fetched anew around it.

@@ -66,11 +66,6 @@ pub(super) async fn kinds(client: &Client, options: &FleetOptions) -> anyhow::Re
         "size": 1000, "raw_digest": digest("raw"), "raw_size": 4000, "kernel": "6.1.0-1-amd64", "packages": [],
         "partitions": { "esp": 1, "root": 2 },
     });
-    let stack = json!({
-        "version": "1", "image": SITE, "packages": { "chrony": "4.3-2" }, "bundle": digest("bundle"),
-        "kernel_args": ["nouveau.modeset=0"],
-        "lock": { "image_digest": digest("image"), "arch": "amd64", "packages": [] },
-    });
     let suite = json!({ "name": SITE, "version": "1", "gates": [{
         "id": "node.profile", "title": "Facts fit the profile", "stage": "inventory", "timeout_s": 30, "parser": "facts",
         "criteria": [{ "metric": "profile.misses", "op": "==", "limit": 0, "unit": "misses" }],
@@ -85,10 +80,24 @@ pub(super) async fn kinds(client: &Client, options: &FleetOptions) -> anyhow::Re
     put(client, "hardware_profiles", SITE, profile).await?;
     put(client, "credentials", SITE, bmc).await?;
     put(client, "images", SITE, image).await?;
-    put(client, "stacks", SITE, stack).await?;
+    put(client, "stacks", SITE, stack("1", &["nouveau.modeset=0"])).await?;
     put(client, "suites", SITE, suite).await?;
     put(client, "clusters", SITE, cluster).await?;
     put(client, "pools", SITE, pool()).await.map(drop)
+}
+
+fn stack(version: &str, kernel_args: &[&str]) -> Value {
+    json!({
+        "version": version, "image": SITE, "packages": { "chrony": "4.3-2" }, "bundle": digest("bundle"),
+        "kernel_args": kernel_args,
+        "lock": { "image_digest": digest("image"), "arch": "amd64", "packages": [] },
+    })
+}
+
+/// Publishes the next version of the stack. The pool gets revision 2, and no node changes.
+pub(super) async fn next_stack(client: &Client) -> anyhow::Result<()> {
+    let next = stack("2", &["nouveau.modeset=0", "iommu=pt"]);
+    put(client, "stacks", SITE, next).await.map(drop)
 }
 
 fn pool() -> Value {

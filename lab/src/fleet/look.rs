@@ -1,11 +1,13 @@
 //! A fleet for a first look: simulated nodes enter service, serve, fail, recover and are released,
-//! until the run is stopped. The run takes no measurements and kills no program.
+//! until the run is stopped. A rollout moves the first nodes to the next revision. The run takes no measurements and kills no program.
 
 use std::time::Duration;
 
 use anyhow::Context;
+use muster_api::client::Client;
 use muster_api::nodes::{NodeSpec, NodeStatus};
 use muster_api::object::Object;
+use muster_api::rollouts::{PlanRollout, StartRollout};
 use rand::RngExt as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +19,8 @@ use super::{FleetOptions, SITE, declare};
 use crate::run_dir::RunDir;
 use crate::simulated::keep::Keep;
 
+/// Nodes in service at the start of the rollout.
+const SERVING: usize = 40;
 /// The interval between two rounds of the operators.
 const ROUND: Duration = Duration::from_secs(2);
 
@@ -69,14 +73,54 @@ async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<()>
     .await?;
     declare::nodes(&client, options).await?;
     let people = People::new(client.clone());
+    let mut has_rollout = false;
     loop {
         match client.list_all::<NodeSpec>(None).await {
-            Ok(nodes) => people.act(choose(&nodes)).await,
+            Ok(nodes) => {
+                people.act(choose(&nodes)).await;
+                if !has_rollout && serves(&nodes, options.nodes) {
+                    has_rollout = true;
+                    roll_out(&client).await?;
+                }
+            }
             // A busy or restarting server answers the next round.
             Err(error) if error.away() => {}
             Err(error) => return Err(error.into()),
         }
         tokio::time::sleep(ROUND).await;
+    }
+}
+
+/// Returns whether a part of the fleet serves, at least [`SERVING`] nodes of a large fleet.
+fn serves(nodes: &[Object<NodeSpec, NodeStatus>], fleet: u32) -> bool {
+    let serving = nodes
+        .iter()
+        .filter(|node| node.status.state == "in_service");
+    serving.count() >= SERVING.min((fleet / 4).max(1) as usize)
+}
+
+/// Publishes the next version of the stack, and starts a rollout of the pool.
+async fn roll_out(client: &Client) -> anyhow::Result<()> {
+    declare::next_stack(client).await?;
+    let body = PlanRollout {
+        pool: SITE.to_owned(),
+        revision: 2,
+        policy: serde_json::from_value(json!({
+            "canary": { "count": 2, "soak_s": 60 },
+            "waves": { "exponential": { "initial": "10%", "factor": 2 } },
+            "budgets": { "max_changing": "20%", "max_validating": "20%" },
+        }))?,
+    };
+    let planned = client.plan_rollout(&body).await?;
+    let start = StartRollout {
+        plan: planned.plan,
+        supersede: false,
+    };
+    match client.start_rollout(&planned.name, &start).await {
+        Ok(_) => Ok(()),
+        // A claim has joined or left since the plan. The plan waits for a person.
+        Err(error) if error.status() == Some(409) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
