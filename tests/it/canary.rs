@@ -288,6 +288,7 @@ fn readable() -> Vec<String> {
         "/operations",
         "/racks",
         "/claims",
+        "/rollouts",
         "/events",
         "/agents",
         "/webhooks",

@@ -53,6 +53,7 @@ mod replicas; // Pools with automatic claims
 mod restores; // A database restored from a backup
 mod revisions; // Revisions of a pool, and the time at which a change reaches nodes
 mod rollout_jobs; // Rollouts and the jobs of nodes
+mod rollout_pages; // The console of rollouts
 mod rollouts; // Moves of a pool to a revision, in waves
 mod schedulers; // Nodes that take no jobs, as reported by the schedulers
 mod scopes; // Lists and pages for readers of a part of the fleet

@@ -93,7 +93,7 @@ pub(crate) async fn settle(world: &mut World) {
 }
 
 /// Until a node has left service for the rollout.
-async fn until_one_changes(world: &mut World, rollout: &str) {
+pub(crate) async fn until_one_changes(world: &mut World, rollout: &str) {
     for _ in 0..100 {
         world.agent.report_jobs().await.unwrap();
         rollouts::round(&world.server.app).await.unwrap();

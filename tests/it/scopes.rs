@@ -131,8 +131,8 @@ const LISTS: [(&str, &str, Holds); 33] = [
 ];
 
 /// Every page, with words shown to a reader of `lab`. A page without words is refused. `{node}`,
-/// `{operation}`, `{job}` and `{pool}` stand for objects of `lab`.
-const PAGES: [(&str, &[&str]); 14] = [
+/// `{operation}`, `{job}`, `{pool}` and `{rollout}` stand for objects of `lab`.
+const PAGES: [(&str, &[&str]); 16] = [
     ("/", &["/nodes/n1", "lab-agent"]),
     ("/nodes", &["/nodes/n1", "/nodes/n2"]),
     ("/nodes/{node}", &["n1"]),
@@ -143,6 +143,8 @@ const PAGES: [(&str, &[&str]); 14] = [
     ("/racks", &["r1", "/nodes/n1"]),
     ("/claims", &["held", "gpu"]),
     ("/pools/{pool}", &["gpu", "muster pool run-pairs"]),
+    ("/rollouts", &["/rollouts/gpu-1"]),
+    ("/rollouts/{rollout}", &["gpu-1"]),
     ("/events", &["n1", "held"]),
     ("/agents", &["lab-agent"]),
     // Webhooks report events of the whole fleet.
@@ -631,6 +633,7 @@ async fn every_page_shows_what_is_its_readers() {
         } else {
             "gpu"
         };
+        let route = route.replace("{rollout}", &format!("{pool}-1"));
         let route = route.replace("{node}", node).replace("{pool}", pool);
         route
             .replace("{operation}", operation)

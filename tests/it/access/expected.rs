@@ -288,6 +288,7 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
             "/operations",
             "/racks",
             "/claims",
+            "/rollouts",
             "/events",
             "/agents",
             "/ui/events",
@@ -302,6 +303,7 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
             "/operations/{operation}",
             "/jobs/{job}/log",
             "/pools/{pool}",
+            "/rollouts/{rollout}",
         ],
     ),
     ("vuoa", Reach::Fleet, &["/webhooks"]),
@@ -318,7 +320,11 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
     (
         "oa",
         Reach::Object,
-        &["/ui/nodes/{node}/parts", "/ui/approvals/{approval}/{word}"],
+        &[
+            "/ui/nodes/{node}/parts",
+            "/ui/approvals/{approval}/{word}",
+            "/ui/rollouts/{rollout}/acts/{word}",
+        ],
     ),
     (
         "uoa",
@@ -327,6 +333,8 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
             "/ui/claims/{claim}/replace",
             "/ui/claims/{claim}/undo",
             "/ui/pools/{pool}/pairs",
+            "/ui/pools/{pool}/rollouts",
+            "/ui/rollouts/{rollout}/halt",
         ],
     ),
     // Each action has the roles listed in ACTIONS.

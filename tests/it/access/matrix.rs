@@ -352,6 +352,13 @@ fn pages(_: &Server, objects: &Objects) -> Vec<Call> {
                 .flat_map(|(roles, actions)| actions.iter().map(move |action| (*roles, *action)))
                 .collect(),
             "/ui/approvals/{approval}/{word}" => vec![(roles, "approve"), (roles, "deny")],
+            "/ui/rollouts/{rollout}/acts/{word}" => vec![
+                (roles, "start"),
+                (roles, "resume"),
+                (roles, "promote"),
+                (roles, "skip"),
+                (roles, "retry"),
+            ],
             "/ui/users/{user}/{word}" => vec![(roles, "disable"), (roles, "enable")],
             _ => vec![(roles, "")],
         };

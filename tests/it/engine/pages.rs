@@ -14,6 +14,7 @@ async fn paths(world: &World) -> Vec<String> {
         "/racks",
         "/claims",
         "/pools/gpu",
+        "/rollouts",
         "/events",
         "/agents",
         "/webhooks",

@@ -230,6 +230,7 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
     }
     let change = json!({ "spec": { "version": "2", "sysctl": { "vm.swappiness": "1" } } });
     admin.patch("/v1/stacks/base", &change).await.expect(200);
+    world.agent.report_jobs().await.unwrap();
     let rollout = json!({ "pool": "gpu", "revision": 2 });
     let planned = admin.post("/v1/rollouts", &rollout).await;
     answers.keep("plan_rollout", &planned);
