@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: look demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins e2e lint previous unit strangers fuzz slow bench clean
+.PHONY: look demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins rollout e2e lint previous unit strangers fuzz slow bench clean
 
 # `make test` compiles every crate once, for tests and lints: clippy's driver stands in the compiler's place, and a warning is an error. A part of it that
 # is run alone with CHECKS=1 uses what was compiled then.
@@ -106,6 +106,11 @@ fabric: stack
 pins: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-pins --port 0 --only-pins --once
 
+# A pool of such machines, in service with jobs, moves to new revisions in waves: with four kills, halted by a failing gate, back again, and beside a
+# person's drain and a dead machine.
+rollout: stack
+	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-rollout --port 0 --only-rollouts --once
+
 # The main job on real parts, from powered-off machines to a Slurm node and back, with the agent, the server and the database killed in the middle
 # of it, a node that boots with both dead, and a BMC that turns bad; a machine that somebody else built is adopted with a job on it; then every page
 # of the console in a browser. That adoption alone: `muster-lab demo --only-adopt --once`.
@@ -133,4 +138,4 @@ slow:
 	CHECKS=1 .ci/slow $(or $(RUNS),5)
 
 clean:
-	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .demo-recoveries .demo-fabric .demo-pins .look .fleet
+	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .demo-recoveries .demo-fabric .demo-pins .demo-rollout .look .fleet

@@ -63,6 +63,10 @@ pub(crate) struct DemoArguments {
     /// another package manager.
     #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "kills", "browser"])]
     pub only_pins: bool,
+    /// Only the rollouts: a pool of six machines in service with jobs moves to new revisions; one is halted by a failing gate, and one waits for a person.
+    /// Server and agent are killed.
+    #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "only_pins", "kills", "browser"])]
+    pub only_rollouts: bool,
 }
 
 /// A simulated fleet.

@@ -230,17 +230,14 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
             (false, true) => Adoption::Also,
             (false, false) => Adoption::None,
         },
-        play: match (
-            arguments.only_recoveries,
-            arguments.only_fabric,
-            arguments.only_pins,
-        ) {
-            (true, ..) => Play::Recoveries,
-            (false, true, _) => Play::Fabric,
-            (false, false, true) => Play::Pins,
-            (false, false, false) => Play::MainJob,
+        play: match () {
+            () if arguments.only_recoveries => Play::Recoveries,
+            () if arguments.only_fabric => Play::Fabric,
+            () if arguments.only_pins => Play::Pins,
+            () if arguments.only_rollouts => Play::Rollouts,
+            () => Play::MainJob,
         },
-        disturbance: if arguments.kills {
+        disturbance: if arguments.kills || arguments.only_rollouts {
             Disturbance::Kills
         } else {
             Disturbance::None

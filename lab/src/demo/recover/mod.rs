@@ -1,15 +1,18 @@
 //! Failures of machines in service in a single pool: in the machines, in the network between
-//! machines, or in the installed packages. Each result is checked in the API, in the machine's own
+//! machines, or in the installed packages; and rollouts of new revisions to the pool. Each result is checked in the API, in the machine's own
 //! log of power and boots, and in Slurm.
 
 mod bad_disk; // A disk fails for good
 mod cast; // Participants and shared requests
 mod dead_service; // A required service of the stack is dead
 mod declare; // The fleet, its ladder and its gates
+mod driver; // The stack with five packages, locked in any version
 mod fabric; // Measurement of a healthy and a slow network
 mod fleet; // Five of six fail the same gate at once
 mod machines; // Machines copied from a single disk and adopted
+mod packages; // The five packages as dpkg reports them
 mod pins; // Package versions held against other tools
+mod rollout; // Rollouts in waves, with jobs on the machines
 mod stays_off; // A machine stays off after its reboot
 mod table; // The report at the end
 mod tuple; // Five packages with exact dependencies, as a repository
@@ -76,6 +79,17 @@ pub(super) async fn hold(
 ) -> anyhow::Result<()> {
     let mut cast = in_service(options, rack, slurm, programs).await?;
     pins::run(options, &mut cast).await
+}
+
+/// Moves the pool to new revisions while jobs run on the machines.
+pub(super) async fn roll_out(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    programs: &Programs,
+) -> anyhow::Result<()> {
+    let mut cast = in_service(options, rack, slurm, programs).await?;
+    rollout::run(options, &mut cast).await
 }
 
 /// Brings the rack's machines into service: declared, built, adopted and converged to the stack.

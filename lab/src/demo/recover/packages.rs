@@ -2,15 +2,14 @@
 
 use anyhow::ensure;
 
-use super::super::cast::Cast;
-use super::super::tuple::TUPLE;
-use super::NODE;
+use super::cast::Cast;
+use super::tuple::TUPLE;
 
-/// Reads the version of each of the five packages, in the order of [`TUPLE`]. A partly installed
+/// Reads the version of each of the five packages on a node, in the order of [`TUPLE`]. A partly installed
 /// package has its dpkg state instead, and a missing package has `absent`.
-pub(super) async fn read_versions(cast: &Cast<'_>) -> anyhow::Result<Vec<String>> {
+pub(super) async fn read_versions(cast: &Cast<'_>, node: &str) -> anyhow::Result<Vec<String>> {
     let query = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' 'drv-*' 2>/dev/null || true";
-    let listing = cast.veteran(NODE)?.run(&[query]).await?;
+    let listing = cast.veteran(node)?.run(&[query]).await?;
     let version = |name: &str| {
         let words = listing
             .lines()
@@ -31,13 +30,17 @@ pub(super) fn all_of(version: &str) -> Vec<String> {
 }
 
 /// Checks that all five packages have the given version, and that dpkg has no unfinished work.
-pub(super) async fn check_versions(cast: &Cast<'_>, version: &str) -> anyhow::Result<()> {
-    let found = read_versions(cast).await?;
+pub(super) async fn check_versions(
+    cast: &Cast<'_>,
+    node: &str,
+    version: &str,
+) -> anyhow::Result<()> {
+    let found = read_versions(cast, node).await?;
     ensure!(
         found == all_of(version),
         "they are {found:?}, and not {version}"
     );
-    let unfinished = cast.veteran(NODE)?.run(&["dpkg --audit"]).await?;
+    let unfinished = cast.veteran(node)?.run(&["dpkg --audit"]).await?;
     ensure!(
         unfinished.trim().is_empty(),
         "dpkg has something to finish: {unfinished}"

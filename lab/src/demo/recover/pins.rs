@@ -3,30 +3,25 @@
 //! reports and repairs each disturbance: a power cut, manual changes, a full disk, another package
 //! manager.
 
-mod packages; // The five packages as dpkg reports them
-mod stack; // The stack with the five packages, locked
-
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use muster_api::client::Client;
 use muster_api::operations::Operation;
 
-use self::packages::{all_of, check_versions, read_versions};
-use self::stack::{LockedStack, lock_versions, publish};
 use super::super::DemoOptions;
 use super::super::cast::state;
 use super::super::declare::put;
 use super::cast::Cast;
 use super::declare::{self, POOL};
+use super::driver::{self, LockedStack, STACK, publish};
+use super::packages::{all_of, check_versions, read_versions};
 use super::tuple::{self, BUILDING, SERVICE, SLOW, TUPLE};
 use crate::machine::oracle::Cause;
 
 const NODE: &str = "n1";
-const STACK: &str = "serving";
 /// Time limit for a converge of an emulated machine, with boots and gates.
 const CONVERGE: Duration = Duration::from_secs(15 * 60);
-const OURS: [&str; 2] = ["1.0", "2.0"];
 /// A foreign repository: the newest versions, and the versions chosen by a person.
 const THEIRS: [&str; 2] = ["1.0", "3.0"];
 /// Path of the repository on the machine.
@@ -49,7 +44,9 @@ const HELD: &str = "for try in $(seq 100); do [ -e /run/held ] && exit 0; sleep 
 /// Runs all steps, and prints the duration of each.
 pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let (work, setup) = (cast.dir.join("pins"), cast.watch.elapsed());
-    let [first, second] = lock_versions(options, cast, &work).await?;
+    driver::build_repository(&work).await?;
+    let first = driver::lock(options, cast, &work, "1.0", &[]).await?;
+    let second = driver::lock(options, cast, &work, "2.0", &[]).await?;
     tuple::repository(&work.join("foreign"), &THEIRS).await?;
     cast.veteran(NODE)?
         .give(&work.join("foreign"), FOREIGN)
@@ -95,11 +92,11 @@ async fn installs(cast: &mut Cast<'_>, stack: &LockedStack) -> anyhow::Result<()
         );
     }
     ensure!(
-        read_versions(cast).await? == all_of("absent"),
+        read_versions(cast, NODE).await? == all_of("absent"),
         "a plan has installed something"
     );
     converge(cast).await?;
-    check_versions(cast, stack.version).await
+    check_versions(cast, NODE, stack.version).await
 }
 
 async fn upgrades_through_a_power_cut(
@@ -123,7 +120,7 @@ async fn upgrades_through_a_power_cut(
         async |_| Ok(veteran.run(&["test", "-e", BUILDING]).await.is_ok()),
     );
     cut.await?;
-    let half = read_versions(cast).await?;
+    let half = read_versions(cast, NODE).await?;
     ensure!(
         half != all_of("1.0") && half != all_of("2.0"),
         "nothing is half done: {half:?}"
@@ -144,7 +141,7 @@ async fn upgrades_through_a_power_cut(
         "the next run found nothing to finish: {:?}",
         log.items
     );
-    check_versions(cast, stack.version).await
+    check_versions(cast, NODE, stack.version).await
 }
 
 async fn nobody_else_moves_them(cast: &mut Cast<'_>) -> anyhow::Result<()> {
@@ -181,7 +178,7 @@ async fn nobody_else_moves_them(cast: &mut Cast<'_>) -> anyhow::Result<()> {
                 "DEBIAN_FRONTEND=noninteractive apt-get -y {moving}"
             )])
             .await?;
-        check_versions(cast, "2.0")
+        check_versions(cast, NODE, "2.0")
             .await
             .with_context(|| format!("apt-get {moving}"))?;
     }
@@ -190,7 +187,7 @@ async fn nobody_else_moves_them(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         .run(&["unattended-upgrade -v --no-minimal-upgrade-steps 2>&1"])
         .await?;
     println!("{}", said.trim_end());
-    check_versions(cast, "2.0")
+    check_versions(cast, NODE, "2.0")
         .await
         .context("unattended-upgrade")
 }
@@ -235,11 +232,11 @@ async fn hands_are_found(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         found == named,
         "{found:?} were found, and {named:?} were changed"
     );
-    check_versions(cast, "1.0")
+    check_versions(cast, NODE, "1.0")
         .await
         .context("a look mends nothing")?;
     converge(cast).await?;
-    check_versions(cast, "2.0").await?;
+    check_versions(cast, NODE, "2.0").await?;
     let told = cast
         .programs
         .cli(&["stack", "drift", NODE, "--look"], &[])
@@ -283,7 +280,7 @@ async fn a_full_disk_is_told(cast: &mut Cast<'_>, stack: &LockedStack) -> anyhow
         "another reason: {reason}"
     );
     println!("{}", cast.ask("why", &[NODE], &[]).await?.trim_end());
-    check_versions(cast, "2.0").await?;
+    check_versions(cast, NODE, "2.0").await?;
     cast.veteran(NODE)?
         .run(&["rm", "/root/filler"])
         .await
@@ -333,12 +330,12 @@ async fn a_lock_is_waited_for(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         });
     heard.await?;
     cast.watch.say(&told.unwrap_or_default());
-    check_versions(cast, "2.0").await?;
+    check_versions(cast, NODE, "2.0").await?;
     cast.veteran(NODE)?
         .run(&["systemctl stop other-packages"])
         .await?;
     in_service(cast).await?;
-    check_versions(cast, "1.0").await
+    check_versions(cast, NODE, "1.0").await
 }
 
 async fn leaves_with_its_lock(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
@@ -353,9 +350,9 @@ async fn leaves_with_its_lock(options: &DemoOptions, cast: &mut Cast<'_>) -> any
     .await?;
     converge(cast).await?;
     ensure!(
-        read_versions(cast).await? == all_of("absent"),
+        read_versions(cast, NODE).await? == all_of("absent"),
         "they are there still: {:?}",
-        read_versions(cast).await?
+        read_versions(cast, NODE).await?
     );
     let left = cast
         .veteran(NODE)?

@@ -1,0 +1,235 @@
+//! Rollouts to a pool in service, one node out at a time, while jobs run: in waves with kills of the
+//! server and the agent; halted by a failing gate; back again; and beside the drain of a person and a
+//! dead machine.
+
+mod jobs; // Jobs on the machines, and an observer
+mod moves; // Requests about rollouts, and waits for their ends
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::ensure;
+use muster_api::client::Precondition;
+use muster_api::nodes::NodeSpec;
+use muster_core::rollout::Mark;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use self::jobs::{keep_running, observe};
+use self::moves::{Ending, start, wait};
+use super::super::DemoOptions;
+use super::super::cast::state;
+use super::cast::{Cast, DEGRADED, RECOVERY};
+use super::declare::POOL;
+use super::driver::{self, LockedStack, publish};
+use super::packages::check_versions;
+use crate::machine::oracle::Cause;
+use crate::parts::Part;
+use crate::plan::small_disk;
+
+/// Most nodes of the pool that may be out of service.
+const MOST_OUT: usize = 1;
+/// The kernel argument of the first revision, without an effect on jobs.
+const ARGUMENT: &str = "audit=0";
+/// Kills during the first rollout: done nodes at that time, and the part.
+const KILLS: [(u32, Part); 4] = [
+    (0, Part::Server),
+    (1, Part::Agent),
+    (2, Part::Server),
+    (3, Part::Agent),
+];
+/// The node with the failing gate.
+const WARNED: (&str, u8) = ("n2", 2);
+/// The node drained by a person.
+const DRAINED: &str = "n5";
+/// The node that dies before its turn.
+const DEAD: &str = "n6";
+/// The reason of the person's drain.
+const FAN: &str = "fan of the second PSU";
+
+/// Runs all rollouts, and prints the duration of each and the findings of the observer.
+pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
+    let (work, setup) = (cast.dir.join("rollout"), cast.watch.elapsed());
+    driver::build_repository(&work).await?;
+    let first = driver::lock(options, cast, &work, "1.0", &[ARGUMENT]).await?;
+    let second = driver::lock(options, cast, &work, "2.0", &[ARGUMENT]).await?;
+    let budget = json!({ "spec": { "max_unavailable": MOST_OUT } });
+    let client = cast.programs.client();
+    client
+        .patch_value(&["pools", POOL], &[], &budget, Precondition::None)
+        .await?;
+    let (slurm, enough) = (cast.slurm, CancellationToken::new());
+    let story = async {
+        let took = tell(cast, &work, &first, &second).await;
+        enough.cancel();
+        took
+    };
+    let (took, short, long, observed) = tokio::try_join!(
+        story,
+        keep_running(slurm, 20, DEAD, &enough),
+        keep_running(slurm, 35, DEAD, &enough),
+        observe(slurm, client, MOST_OUT, &enough)
+    )?;
+    println!(
+        "\n=== rollouts; the machines were in service after {} s",
+        setup.as_secs()
+    );
+    took.iter().for_each(|line| println!("{line}"));
+    println!(
+        "{} jobs ran and ended by themselves; at most {} nodes were out in {} looks; the longest time without a running job: {} s",
+        short + long,
+        observed.most_out,
+        observed.looks,
+        observed.longest_pause_s
+    );
+    for node in cast.nodes() {
+        cast.serves(&node).await?;
+    }
+    Ok(())
+}
+
+async fn tell(
+    cast: &mut Cast<'_>,
+    work: &Path,
+    first: &LockedStack,
+    second: &LockedStack,
+) -> anyhow::Result<Vec<String>> {
+    let (mut took, mut began) = (Vec::new(), Instant::now());
+    let mut done = |what: &str| {
+        took.push(format!("{what:<60} {:>4} s", began.elapsed().as_secs()));
+        began = Instant::now();
+    };
+    in_waves(cast, work, first).await?;
+    done("six nodes in waves with a reboot each, four kills");
+    halted_by_a_gate(cast, work, second).await?;
+    done("halted by itself at a failing gate");
+    back_again(cast, work).await?;
+    done("two nodes back to the revision before");
+    gives_way(cast, work).await?;
+    done("beside a person's drain and a dead machine");
+    Ok(took)
+}
+
+/// Packages and a kernel argument reach all nodes, one node after the other. Server and agent are
+/// killed twice each.
+async fn in_waves(cast: &mut Cast<'_>, work: &Path, stack: &LockedStack) -> anyhow::Result<()> {
+    cast.watch.say(&format!(
+        "1. {} is published as a revision, and no node changes; the rollout takes one node at a time",
+        stack.version
+    ));
+    publish(cast, stack).await?;
+    let name = start(cast, work, 2, &[]).await?;
+    wait(cast, &name, Ending::Done, &KILLS).await?;
+    for node in cast.nodes() {
+        check_versions(cast, &node, stack.version).await?;
+        let booted = cast.veteran(&node)?.run(&["cat", "/proc/cmdline"]).await?;
+        ensure!(
+            booted.split_whitespace().any(|word| word == ARGUMENT),
+            "{node} runs without {ARGUMENT}: {booted}"
+        );
+    }
+    Ok(())
+}
+
+/// A gate fails on one node after the canary. The rollout halts, and no further node changes.
+async fn halted_by_a_gate(
+    cast: &mut Cast<'_>,
+    work: &Path,
+    stack: &LockedStack,
+) -> anyhow::Result<()> {
+    let (warned, number) = WARNED;
+    cast.watch.say(&format!(
+        "2. {} is published, and the disk of {warned} raises its warning before its turn",
+        stack.version
+    ));
+    cast.machine(warned)?
+        .set_nvme_warning(&small_disk(number), DEGRADED)
+        .await?;
+    publish(cast, stack).await?;
+    let name = start(cast, work, 3, &["n1"]).await?;
+    let halted = wait(cast, &name, Ending::Halted, &[]).await?;
+    let nodes = halted.nodes.unwrap_or_default();
+    let failed: Vec<&str> = nodes
+        .iter()
+        .filter(|node| node.mark == Mark::Failed)
+        .map(|node| node.node.as_str())
+        .collect();
+    ensure!(failed == [warned], "{failed:?} failed, and not {warned}");
+    let told = cast.programs.cli(&["rollout", "show", &name], &[]).await?;
+    println!("{}", told.trim_end());
+    ensure!(
+        told.contains("disk.smart"),
+        "the reason of the halt is not shown:\n{told}"
+    );
+    for node in nodes.iter().filter(|node| node.mark == Mark::NotBegun) {
+        check_versions(cast, &node.node, "1.0").await?;
+    }
+    Ok(())
+}
+
+/// Both changed nodes go back to the revision before, including the node with the failed gate.
+async fn back_again(cast: &mut Cast<'_>, work: &Path) -> anyhow::Result<()> {
+    let (warned, number) = WARNED;
+    cast.watch.say(&format!(
+        "3. the disk of {warned} is replaced, and the pool goes back"
+    ));
+    cast.machine(warned)?
+        .set_nvme_warning(&small_disk(number), 0)
+        .await?;
+    let what = format!("the recovery of {warned}");
+    let rests = cast
+        .watch
+        .until(cast.programs.client(), &what, RECOVERY, async |fleet| {
+            Ok(matches!(
+                state(fleet, warned),
+                "in_service" | "quarantined" | "failed"
+            ))
+        });
+    rests.await?;
+    let client = cast.programs.client();
+    let now = client.get::<NodeSpec>(warned).await?;
+    if now.status.state.as_str() != "in_service" {
+        let options = ["--reason", "a new disk", "--wait", "--timeout", "10m"];
+        cast.ask("recover", &[warned], &options).await?;
+    }
+    let name = start(cast, work, 2, &[]).await?;
+    wait(cast, &name, Ending::Done, &[]).await?;
+    for node in cast.nodes() {
+        check_versions(cast, &node, "1.0").await?;
+    }
+    Ok(())
+}
+
+/// A node drained by a person and a dead machine count as out: the rollout waits for both.
+async fn gives_way(cast: &mut Cast<'_>, work: &Path) -> anyhow::Result<()> {
+    cast.watch.say(&format!(
+        "4. a person drains {DRAINED} in Slurm; the rollout waits for its end"
+    ));
+    let node = format!("nodename={DRAINED}");
+    let reason = format!("reason={FAN}");
+    cast.slurm
+        .scontrol(&["update", &node, "state=drain", &reason])
+        .await?;
+    moves::wait_for_out(cast, DRAINED).await?;
+    let name = start(cast, work, 3, &[]).await?;
+    moves::nothing_changes(cast, &name, DRAINED).await?;
+    let shown = cast.slurm.scontrol(&["show", "node", DRAINED]).await?;
+    ensure!(shown.contains(FAN), "the person's drain is gone:\n{shown}");
+    cast.slurm
+        .scontrol(&["update", &node, "state=resume"])
+        .await?;
+    wait(cast, &name, Ending::AtLeast(1), &[]).await?;
+    cast.watch
+        .say(&format!("5. {DEAD} loses its power before its turn"));
+    let machine = std::sync::Arc::clone(cast.machine(DEAD)?);
+    machine.power_off(Cause::Lab).await?;
+    moves::wait_for_out(cast, DEAD).await?;
+    moves::changing_end(cast, &name).await?;
+    moves::nothing_changes(cast, &name, DEAD).await?;
+    machine.press_button(Cause::Lab).await?;
+    wait(cast, &name, Ending::Done, &[]).await?;
+    for node in cast.nodes() {
+        check_versions(cast, &node, "2.0").await?;
+    }
+    Ok(())
+}

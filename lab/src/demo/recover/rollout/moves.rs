@@ -1,0 +1,173 @@
+//! Requests about rollouts, as an operator types the commands, and waits for their results.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use muster_api::rollouts::{Rollout, RolloutState};
+use muster_core::rollout::Mark;
+use serde_json::json;
+
+use super::super::cast::{Cast, RECOVERY, SHORT};
+use super::super::declare::POOL;
+use crate::parts::Part;
+
+/// Time limit of a rollout of six nodes with a boot each, on emulated processors.
+const ROLLOUT: Duration = Duration::from_secs(45 * 60);
+/// Time without a change until a rollout counts as waiting: several ticks of the server.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// The awaited state of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Done,
+    Halted,
+    /// The number of done nodes.
+    AtLeast(u32),
+}
+
+/// Plans a rollout of the pool to a revision, prints the plan, and starts the rollout. Returns its
+/// name. Without a canary node, the planner chooses one.
+pub(super) async fn start(
+    cast: &Cast<'_>,
+    work: &Path,
+    revision: u32,
+    canary: &[&str],
+) -> anyhow::Result<String> {
+    let first = match canary {
+        [] => json!({ "count": 1, "soak_s": 20 }),
+        nodes => json!({ "nodes": nodes, "soak_s": 20 }),
+    };
+    let policy = json!({
+        "canary": first,
+        "waves": { "sizes": [2] },
+        "budgets": { "max_changing": 2 },
+        "failure_budget": { "count": 0 },
+    });
+    let file = work.join("policy.json");
+    std::fs::write(&file, policy.to_string())?;
+    let (number, file) = (revision.to_string(), file.display().to_string());
+    let options = ["--revision", &number, "--policy", &file];
+    let programs = cast.programs;
+    let plan = programs.cli(&["rollout", "plan", POOL], &options).await?;
+    println!("{}", plan.trim_end());
+    let (name, _) = plan.split_once(':').context("a plan has a name")?;
+    programs
+        .cli(&["rollout", "start", name], &["--yes"])
+        .await?;
+    Ok(name.to_owned())
+}
+
+/// Waits for the state of a rollout. Kills a part of Muster when the given number of nodes is done and
+/// a further node changes.
+///
+/// # Errors
+/// When the rollout ends otherwise, or too late.
+pub(super) async fn wait(
+    cast: &Cast<'_>,
+    name: &str,
+    ending: Ending,
+    kills: &[(u32, Part)],
+) -> anyhow::Result<Rollout> {
+    let (client, mut kills, mut last) = (cast.programs.client(), kills.iter(), None);
+    let mut next = kills.next();
+    let mut before = String::new();
+    let what = format!("{name} to be {ending:?}");
+    let ended = cast.watch.until(client, &what, ROLLOUT, async |_| {
+        // The server is killed now and then.
+        let Ok(rollout) = client.rollout(name).await else {
+            return Ok(false);
+        };
+        let line = describe(&rollout);
+        if line != before {
+            cast.watch.say(&line);
+            before = line;
+        }
+        let (done, changing) = (count(&rollout, Mark::Done), count(&rollout, Mark::Changing));
+        if let Some((at, part)) = next.filter(|(at, _)| *at <= done && changing > 0) {
+            cast.watch
+                .say(&format!("kill -9 of the {part:?}, with {at} nodes done"));
+            cast.programs.kill_and_restart(*part).await?;
+            next = kills.next();
+        }
+        let over = match (ending, rollout.state) {
+            (Ending::Done, RolloutState::Done) | (Ending::Halted, RolloutState::Halted) => true,
+            (Ending::AtLeast(wanted), RolloutState::Running) => done >= wanted,
+            (_, RolloutState::Running) => false,
+            (_, other) => anyhow::bail!("{name} is {other}: {:?}", rollout.halt),
+        };
+        last = Some(rollout);
+        Ok(over)
+    });
+    ended.await?;
+    ensure!(next.is_none(), "{next:?} was not killed");
+    last.context("a rollout was read")
+}
+
+/// Waits until the budget counts a node as out.
+pub(super) async fn wait_for_out(cast: &Cast<'_>, node: &str) -> anyhow::Result<()> {
+    let client = cast.programs.client();
+    let what = format!("{node} to count as out");
+    let out = cast.watch.until(client, &what, SHORT, async |_| {
+        let budget = client.pool_disruption(POOL).await?;
+        Ok(budget.nodes_out.iter().any(|out| out.node == node))
+    });
+    out.await
+}
+
+/// Waits until no node changes.
+pub(super) async fn changing_end(cast: &Cast<'_>, name: &str) -> anyhow::Result<()> {
+    let client = cast.programs.client();
+    let ended = cast
+        .watch
+        .until(client, "changing nodes to end", RECOVERY, async |_| {
+            let rollout = client.rollout(name).await?;
+            Ok(count(&rollout, Mark::Changing) + count(&rollout, Mark::Validating) == 0)
+        });
+    ended.await
+}
+
+/// Checks for [`QUIET`] that the rollout starts no node, because `out` is out of service, and that its
+/// state names the budget.
+pub(super) async fn nothing_changes(cast: &Cast<'_>, name: &str, out: &str) -> anyhow::Result<()> {
+    let client = cast.programs.client();
+    let begun = client.rollout(name).await?;
+    tokio::time::sleep(QUIET).await;
+    let rollout = client.rollout(name).await?;
+    ensure!(
+        rollout.marks == begun.marks && count(&rollout, Mark::Changing) == 0,
+        "{name} goes on while {out} is out: {:?}, then {:?}",
+        begun.marks,
+        rollout.marks
+    );
+    let binding = rollout.now.and_then(|now| now.binding);
+    let binding = binding.with_context(|| format!("{name} names no rule"))?;
+    cast.watch
+        .say(&format!("{name} waits: {}", binding.sentence));
+    ensure!(
+        binding.code == "pool_budget",
+        "{name} waits for another reason: {binding:?}"
+    );
+    Ok(())
+}
+
+fn describe(rollout: &Rollout) -> String {
+    let marks: Vec<String> = rollout
+        .marks
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(mark, count)| format!("{count} {}", mark.replace('_', " ")))
+        .collect();
+    let (name, state) = (&rollout.name, &rollout.state);
+    let halt = rollout.halt.as_ref();
+    let halt = halt.map_or_else(String::new, |halt| format!("; {}", halt.sentence));
+    format!("{name} is {state}: {}{halt}", marks.join(", "))
+}
+
+fn count(rollout: &Rollout, mark: Mark) -> u32 {
+    rollout
+        .marks
+        .get(mark.as_str())
+        .copied()
+        .unwrap_or_default()
+}
