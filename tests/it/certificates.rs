@@ -24,7 +24,7 @@ use crate::support::agents::Door;
 use crate::support::server::{Caller, Server};
 
 /// Every route of the agents' listener, with a body that reads well; `JOB` is a job's id.
-const ROUTES: [(&str, &str, &str); 13] = [
+const ROUTES: [(&str, &str, &str); 14] = [
     ("POST", "certificate", r#"{"request":"x"}"#),
     (
         "POST",
@@ -59,6 +59,7 @@ const ROUTES: [(&str, &str, &str); 13] = [
         r#"{"epoch":EPOCH,"job":"JOB","attempt":1,"permit":"JOB","challenge":null}"#,
     ),
     ("POST", "scheduler", r#"{"epoch":EPOCH,"looks":[]}"#),
+    ("POST", "scheduler/jobs", r#"{"epoch":EPOCH,"looks":[]}"#),
     ("POST", "sightings", r#"{"epoch":EPOCH,"sightings":[]}"#),
     ("POST", "consoles", r#"{"epoch":EPOCH,"chunks":[]}"#),
     (
@@ -429,8 +430,8 @@ enum Elsewhere {
     Everybodys,
 }
 
-/// Every route of the listener, with a body that is about the site `lab`: `NODE`, `MAC` and `PERMIT` are of its node and job.
-const OF_LAB: [(&str, &str, &str, Elsewhere); 13] = [
+/// Every route of the listener, with a body that is about the site `lab`: `NODE`, `MAC`, `PERMIT` and `CLUSTER` are those of the site.
+const OF_LAB: [(&str, &str, &str, Elsewhere); 14] = [
     (
         "POST",
         "certificate",
@@ -491,6 +492,12 @@ const OF_LAB: [(&str, &str, &str, Elsewhere); 13] = [
         r#"{"epoch":EPOCH,"looks":[]}"#,
         Elsewhere::Own,
     ),
+    (
+        "POST",
+        "scheduler/jobs",
+        r#"{"epoch":EPOCH,"looks":[{"cluster":"CLUSTER","jobs":[{"id":"1","user":"a","state":"RUNNING","ends":null,"nodes":["n1"]}]}]}"#,
+        Elsewhere::Own,
+    ),
     ("POST", "sightings", SIGHTED, Elsewhere::Own),
     (
         "POST",
@@ -515,6 +522,8 @@ async fn of_lab(world: &World) -> String {
             (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM events t JOIN lab ON lab.id = t.object_id),
             (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM job_acts t),
             (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM job_logs t),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM scheduler_looks t),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM scheduler_jobs t),
             (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM agents t JOIN lab ON lab.id = t.site_id),
             (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM site_leases t JOIN lab ON lab.id = t.site_id))";
     sqlx::query_scalar(query)
@@ -561,11 +570,16 @@ async fn an_agent_of_another_site_reads_and_changes_nothing_of_this_one() {
         &job.id.to_string(),
     ]
     .map(str::to_owned);
+    let cluster: String = sqlx::query_scalar("SELECT id::text FROM objects WHERE kind = 'cluster'")
+        .fetch_one(&world.server.app.pool)
+        .await
+        .unwrap();
     let before = of_lab(&world).await;
     for (method, path, body, expected) in OF_LAB {
         let fill = |text: &str| {
             let text = text
                 .replace("NODE", &job.node.to_string())
+                .replace("CLUSTER", &cluster)
                 .replace("MAC", &mac)
                 .replace("BLOB", &digest);
             text.replace("PERMIT", &spec.permit.to_string())

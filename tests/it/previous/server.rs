@@ -32,7 +32,7 @@ const ROWS: [&str; 8] = [
     "INSERT INTO cautions VALUES (gen_random_uuid(), 'an agent remembers more', now(), now(), 'ada', 'seen')",
     "INSERT INTO break_glass VALUES (true, now(), now() + interval '1 hour', 'ada', 'the provider is away', 'seal')",
     "INSERT INTO scheduler_outs SELECT id, 'drained', 'a fan is loud', now(), now() FROM nodes WHERE name = 'n2'",
-    "INSERT INTO scheduler_looks SELECT id, now() FROM objects WHERE kind = 'cluster'",
+    "INSERT INTO scheduler_looks SELECT id, now() FROM objects WHERE kind = 'cluster' ON CONFLICT DO NOTHING",
     "INSERT INTO scheduler_jobs SELECT n.id, l.cluster_id, '[{\"ends\": null, \"id\": \"1\", \"user\": \"ada\", \"state\": \"RUNNING\"}]', 1
      FROM nodes n, scheduler_looks l WHERE n.name = 'n2'",
     "INSERT INTO pool_shortages SELECT id, now() FROM objects WHERE kind = 'pool'",
