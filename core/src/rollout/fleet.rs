@@ -328,6 +328,17 @@ impl Fleet {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
+    /// Returns the fleet without the users of jobs, for readers who may not see every node.
+    pub fn without_holders(&self) -> Self {
+        let mut fleet = self.clone();
+        for node in &mut fleet.nodes {
+            if let Jobs::Known(jobs) = &mut node.jobs {
+                jobs.iter_mut().for_each(|job| job.holder.clear());
+            }
+        }
+        fleet
+    }
+
     /// Returns the members that the ledger counts.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         let own = self.nodes.iter().map(|node| &node.member);

@@ -1,5 +1,6 @@
 //! A fleet for a first look: simulated nodes enter service, serve, fail, recover and are released,
-//! until the run is stopped. A rollout moves the first nodes to the next revision. The run takes no measurements and kills no program.
+//! until the run is stopped. A rollout moves the first nodes to the next revision. The run takes no
+//! measurements and kills no program.
 
 use std::time::Duration;
 
@@ -79,8 +80,7 @@ async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<()>
             Ok(nodes) => {
                 people.act(choose(&nodes)).await;
                 if !has_rollout && serves(&nodes, options.nodes) {
-                    has_rollout = true;
-                    roll_out(&client).await?;
+                    has_rollout = roll_out(&client).await?;
                 }
             }
             // A busy or restarting server answers the next round.
@@ -99,8 +99,9 @@ fn serves(nodes: &[Object<NodeSpec, NodeStatus>], fleet: u32) -> bool {
     serving.count() >= SERVING.min((fleet / 4).max(1) as usize)
 }
 
-/// Publishes the next version of the stack, and starts a rollout of the pool.
-async fn roll_out(client: &Client) -> anyhow::Result<()> {
+/// Publishes the next version of the stack, and starts a rollout of the pool. Returns whether a rollout
+/// was planned. An unreachable server plans in the next round.
+async fn roll_out(client: &Client) -> anyhow::Result<bool> {
     declare::next_stack(client).await?;
     let body = PlanRollout {
         pool: SITE.to_owned(),
@@ -111,15 +112,19 @@ async fn roll_out(client: &Client) -> anyhow::Result<()> {
             "budgets": { "max_changing": "20%", "max_validating": "20%" },
         }))?,
     };
-    let planned = client.plan_rollout(&body).await?;
+    let planned = match client.plan_rollout(&body).await {
+        Ok(planned) => planned,
+        Err(error) if error.away() => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
     let start = StartRollout {
         plan: planned.plan,
         supersede: false,
     };
     match client.start_rollout(&planned.name, &start).await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         // A claim has joined or left since the plan. The plan waits for a person.
-        Err(error) if error.status() == Some(409) => Ok(()),
+        Err(error) if error.away() || error.status() == Some(409) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }

@@ -16,7 +16,8 @@ use crate::http::extract::{Json, Path, Query};
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::pairs::find_pool;
-use crate::intents::rollouts::{self, Request, view};
+use crate::intents::rollouts::view::{self, Parts};
+use crate::intents::rollouts::{self, Request};
 
 /// The routes of rollouts.
 pub fn router() -> OpenApiRouter<App> {
@@ -99,7 +100,8 @@ async fn get_rollout(
     Path(rollout): Path<String>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
-    Answer::ok(&view::load_estimated(&mut conn, &actor, &rollout, app.clock.now()).await?)
+    let now = app.clock.now();
+    Answer::ok(&view::load(&mut conn, &actor, &rollout, now, Parts::Estimate).await?)
 }
 
 /// Starts a planned rollout, as confirmed by the digest of the plan.

@@ -6,7 +6,8 @@ use serde_json::json;
 use sqlx::PgConnection;
 
 use super::plan::find_digest;
-use super::{check_reason, fleet, view};
+use super::view::{self, Parts};
+use super::{check_reason, fleet};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -307,6 +308,6 @@ async fn record(
 
 async fn answer(conn: &mut PgConnection, request: Request<'_>) -> Result<Effect, Error> {
     let Request { app, actor, key } = request;
-    let rollout = view::load(conn, actor, key, app.clock.now()).await?;
+    let rollout = view::load(conn, actor, key, app.clock.now(), Parts::Nodes).await?;
     Ok(Effect::Done(Answer::ok(&rollout)?))
 }

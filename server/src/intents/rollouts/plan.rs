@@ -13,7 +13,7 @@ use muster_core::values::Digest;
 use serde_json::json;
 
 use super::fleet::{self, Loaded};
-use super::view;
+use super::view::{self, Parts};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
@@ -90,7 +90,7 @@ pub(crate) async fn plan(
         let event = actor.event(now, "rollout.planned", None, summary).about(pool.id);
         let detail = json!({ "rollout": name, "pool": pool.name, "revision": body.revision, "planned": planned, "plan": digest });
         db::events::insert(conn, event.with(detail)).await?;
-        let rollout = view::load(conn, actor, &id.to_string(), now).await?;
+        let rollout = view::load(conn, actor, &id.to_string(), now, Parts::Nodes).await?;
         let answer = Answer::ok(&rollout)?.status(StatusCode::CREATED);
         Ok(Effect::Done(answer.location(rollout.link)))
     })

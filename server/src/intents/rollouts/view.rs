@@ -27,7 +27,7 @@ const ESTIMATE_WORK: usize = 100_000;
 
 /// The parts of a rollout beside the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parts {
+pub(crate) enum Parts {
     /// Marks, and the plan of an open rollout.
     Plan,
     /// The nodes too.
@@ -36,35 +36,21 @@ enum Parts {
     Estimate,
 }
 
-/// Loads a rollout with the nodes and the estimated end.
+/// Loads a rollout with the nodes, and with the estimated end on request. Nodes outside the actor's read
+/// scope are counted, and are not named.
 ///
 /// # Errors
-/// The errors of [`load`].
-pub(crate) async fn load_estimated(
-    conn: &mut PgConnection,
-    actor: &Actor,
-    key: &str,
-    now: Timestamp,
-) -> Result<Rollout, Error> {
-    let row = super::find(conn, key).await?;
-    let former = list_former(conn, &[row.id]).await?;
-    render(conn, actor, row, &former, now, Parts::Estimate).await
-}
-
-/// Loads a rollout with the nodes. Nodes outside the actor's read scope are counted, and are not
-/// named.
-///
-/// # Errors
-/// 404 for an unknown rollout; 409 for an unreadable revision.
+/// 404 for an unknown rollout.
 pub(crate) async fn load(
     conn: &mut PgConnection,
     actor: &Actor,
     key: &str,
     now: Timestamp,
+    parts: Parts,
 ) -> Result<Rollout, Error> {
     let row = super::find(conn, key).await?;
     let former = list_former(conn, &[row.id]).await?;
-    render(conn, actor, row, &former, now, Parts::Nodes).await
+    render(conn, actor, row, &former, now, parts).await
 }
 
 /// Lists the newest hundred rollouts, of all pools or of one, without nodes.
@@ -172,10 +158,12 @@ fn render_now(planned: Plan) -> RolloutNow {
     }
 }
 
-/// Estimates the end of an open rollout. A plan is estimated as started now.
+/// Estimates the end of an open rollout. A plan is estimated as started now. The sentences name no
+/// user of a job, because the actor may not see every node.
 fn estimate(row: &RolloutRow, loaded: &Loaded, now: Timestamp) -> RolloutEstimate {
     let always = Windows::always();
-    match estimate_within(&row.policy, &loaded.fleet, &always, ESTIMATE_WORK, now) {
+    let fleet = loaded.fleet.without_holders();
+    match estimate_within(&row.policy, &fleet, &always, ESTIMATE_WORK, now) {
         Eta::Ended => RolloutEstimate {
             early: Some(now),
             late: Some(now),

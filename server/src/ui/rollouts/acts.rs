@@ -17,7 +17,8 @@ use crate::error::Error;
 use crate::http::extract::Path;
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
-use crate::intents::rollouts::{self, Request, view};
+use crate::intents::rollouts::view::{self, Parts};
+use crate::intents::rollouts::{self, Request};
 use crate::ui::format;
 use crate::ui::frame::{Frame, Live, Section, Visit};
 use crate::ui::replace::refusal;
@@ -114,7 +115,7 @@ pub(in crate::ui) async fn act_on_rollout(
     }
     let act = Act::find(&word).ok_or_else(|| Error::NotFound(format!("The act {word:?}")))?;
     let mut conn = app.pool.acquire().await?;
-    let rollout = view::load(&mut conn, &actor, &key, visit.now).await?;
+    let rollout = view::load(&mut conn, &actor, &key, visit.now, Parts::Nodes).await?;
     drop(conn);
     if given.step != "confirm" {
         let page = confirm(&visit, &actor, &rollout, act, given, String::new());

@@ -22,7 +22,7 @@ use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
 use crate::intents::pairs::find_pool;
-use crate::intents::rollouts::view;
+use crate::intents::rollouts::view::{self, Parts};
 use crate::ui::chips::{self, Chip};
 use crate::ui::format::{self, Moment};
 use crate::ui::frame::{Frame, Live, Section, Visit};
@@ -114,7 +114,7 @@ pub(super) async fn load(
 ) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
     let now = visit.now;
-    let rollout = view::load_estimated(&mut conn, actor, key, now).await?;
+    let rollout = view::load(&mut conn, actor, key, now, Parts::Estimate).await?;
     let place = db::access::find_place(&mut conn, "rollout", key).await?;
     let rights = find_rights(actor, place.as_ref());
     let other = find_other(&mut conn, &rollout).await?;
