@@ -1,4 +1,5 @@
-//! Alerts of monitoring: told on timelines, and a node taken out where a rule asks for it, until it is too many to be the nodes.
+//! Alerts of monitoring, shown on timelines. A rule may take nodes out of service, up to a limit.
+//! Beyond the limit, the nodes are not the cause.
 
 use muster_api::tokens::Role;
 use serde_json::{Value, json};
@@ -44,7 +45,7 @@ async fn told(world: &World, kind: &str) -> i64 {
 async fn an_alert_is_told_once_and_its_end_too() {
     let world = in_service(1).await;
     let by_name = alert("n1:9400", "f1", json!({}));
-    // The lab's nodes have 10.77.0.11 and up.
+    // The addresses of the lab's nodes begin at 10.77.0.11.
     let by_address = alert("10.77.0.11:9100", "f2", json!({}));
     let nobody = alert("somewhere-else:9100", "f3", json!({}));
     let all = group(vec![by_name.clone(), by_address, nobody]);
@@ -132,7 +133,8 @@ async fn a_rule_may_take_out_a_node_but_not_the_fleet() {
     assert_eq!(told(&world, "alert.held_back").await, 3);
     let reason = world.value("n1", "reason").await.unwrap();
     assert!(reason.contains("GpuXid79: GPU 3"), "{reason}");
-    // The same again does not reach further, and another alert has a count of its own.
+    // The same alerts again take out no further node. An alert with another name has a separate
+    // count.
     assert_eq!(
         outcomes(&world.admin.post("/v1/alerts", &five).await.expect(200).body),
         ["known", "known", "known", "known", "known"]
@@ -153,7 +155,7 @@ async fn a_rule_may_take_out_a_node_but_not_the_fleet() {
         ),
         ["quarantined"]
     );
-    // After the hour a new one of the first kind counts from nothing.
+    // After an hour, a new alert of the first kind counts from zero.
     world.advance(3601);
     let later = alert("n3", "later", json!({ "muster": "quarantine" }));
     assert_eq!(
@@ -198,7 +200,7 @@ async fn an_alerts_breaker_holds_until_its_end() {
 #[tokio::test]
 async fn a_node_that_is_worked_on_is_not_interrupted_by_an_alert() {
     let mut world = in_service(1).await;
-    // Its ladder reboots it, and everything that watches it cries.
+    // The recovery ladder reboots the node, and monitoring sends alerts of the reboot.
     world.ask("n1", "recover").await.expect(202);
     world.until("n1", "repairing").await;
     let asks = group(vec![alert("n1", "f", json!({ "muster": "quarantine" }))]);
@@ -247,7 +249,7 @@ async fn what_may_not_be_taken_out_stays_and_is_tried_again() {
     world.advance(16 * 60);
     world.settle().await;
     assert_eq!(world.operation(&release).await, "succeeded");
-    // Available again, and the alert still fires.
+    // The node is available again, and the alert still fires.
     assert_eq!(
         outcomes(&world.admin.post("/v1/alerts", &asks).await.expect(200).body),
         ["quarantined"]

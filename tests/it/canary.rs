@@ -1,5 +1,5 @@
-//! Secrets are planted everywhere one can be put in, and everything that comes out is searched for them: answers, pages, refusals, events, logs,
-//! and every text in the database.
+//! Secrets in every place that accepts a secret. The test searches every output for the secrets:
+//! answers, pages, refusals, events, logs, and every text in the database.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ impl Planted {
         self.0.push((name, secret.as_ref().to_vec()));
     }
 
-    /// Fails when a secret is in there as it is, in hex, or in base64.
+    /// Fails if the bytes contain a secret as plain text, in hex, or in base64.
     fn assert_absent(&self, place: &str, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         for (name, secret) in &self.0 {
             let base64 = base64::engine::general_purpose::STANDARD_NO_PAD.encode(secret);
-            // The last digit depends on what follows.
+            // The last digit depends on the next bytes.
             let forms = [hex::encode(secret), base64[..base64.len() - 1].to_owned()];
             let plain = String::from_utf8(secret.clone()).ok();
             for form in forms.iter().chain(plain.as_ref()) {
@@ -74,7 +74,7 @@ async fn no_secret_comes_out_where_it_was_not_asked_for() {
     );
     plant(&server, &admin, &mut planted).await;
 
-    // Everything that can be read, and everything that refuses.
+    // Every readable path, with the paths that refuse.
     for path in readable() {
         let reply = admin.get(&path).await;
         assert!(
@@ -96,7 +96,7 @@ async fn no_secret_comes_out_where_it_was_not_asked_for() {
     planted.assert_absent("the log", &logged);
 }
 
-/// Puts in every kind of secret there is, rightly and wrongly.
+/// Plants every kind of secret, in valid and in invalid requests.
 async fn plant(server: &Server, admin: &crate::support::server::Caller, planted: &mut Planted) {
     fleet::declare_pool(admin).await;
     fleet::available(server, admin, 2).await;
@@ -140,7 +140,7 @@ async fn plant(server: &Server, admin: &crate::support::server::Caller, planted:
         .get("/v1/nodes")
         .await
         .expect(200);
-    // A token that was cut, and one in the wrong place.
+    // A truncated token.
     server
         .with(Some(token[..token.len() - 1].to_owned()))
         .get("/v1/nodes")
@@ -209,7 +209,8 @@ async fn plant(server: &Server, admin: &crate::support::server::Caller, planted:
     muster_server::engine::run_until_idle(app).await.unwrap();
     plant_webhook(admin, planted).await;
     tasks::seals::round(app, 0).await.unwrap();
-    // Told, refused by the other side, and asked for: all of it is logged.
+    // The server calls the receiver, and the receiver refuses. The administrator reads the
+    // deliveries. The log records all of the calls.
     tasks::webhooks::round(app).await.unwrap();
     let log = admin.get("/v1/webhooks/ops/deliveries").await.expect(200);
     assert!(
@@ -221,7 +222,8 @@ async fn plant(server: &Server, admin: &crate::support::server::Caller, planted:
     );
 }
 
-/// A webhook whose receiver answers with the very secret it was told by, and refuses.
+/// A webhook with a receiver that refuses each call. The text of the receiver's answer is planted
+/// too.
 async fn plant_webhook(admin: &crate::support::server::Caller, planted: &mut Planted) {
     const ANSWER: &str = "canary-answer-of-a-receiver";
     let key = b"canary-webhook-signing-key-32-b.";
@@ -248,7 +250,8 @@ async fn plant_webhook(admin: &crate::support::server::Caller, planted: &mut Pla
     planted.assert_absent("a refusal", refused.text.as_bytes());
 }
 
-/// Every path that is read without a body, with objects that exist.
+/// The paths to read without a body: every GET route and page, most of them with objects that
+/// exist.
 fn readable() -> Vec<String> {
     let description = serde_json::to_value(muster_server::http::description()).unwrap();
     let mut paths = Vec::new();

@@ -1,4 +1,5 @@
-//! Agents' certificates, over the real listener and by the real agent's own code: enrolled once, renewed at half of their life, ended by time or by removal.
+//! Agents' certificates, over the real listener and with the real agent's code. An agent enrols
+//! once and renews at half of the certificate's life. Time or removal ends the certificate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::simulated::World;
 use crate::support::agents::Door;
 use crate::support::server::{Caller, Server};
 
-/// Every route of the agents' listener, with a body that reads well; `JOB` is a job's id.
+/// Every route of the agents' listener, with a valid body. `JOB` is the id of a job.
 const ROUTES: [(&str, &str, &str); 14] = [
     ("POST", "certificate", r#"{"request":"x"}"#),
     (
@@ -69,10 +70,10 @@ const ROUTES: [(&str, &str, &str); 14] = [
     ),
 ];
 
-/// Longer than anything here takes.
+/// A limit longer than any step of the tests.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An agent as it is on its host.
+/// An agent with the directory of the agent's host.
 struct Host {
     dir: TempDir,
     identity: Arc<Identity>,
@@ -112,7 +113,7 @@ impl Host {
         self.client.hello(&hello).await.map(|welcome| welcome.epoch)
     }
 
-    /// A client of nothing but TLS as this agent speaks it.
+    /// An HTTP client with the agent's TLS settings and without the agent's other code.
     fn http(&self) -> reqwest::Client {
         let builder =
             reqwest::Client::builder().tls_backend_preconfigured(self.identity.tls().unwrap());
@@ -146,7 +147,7 @@ async fn server_and_door() -> (Server, Caller, Door) {
     (server, admin, door)
 }
 
-/// The code that the server refused with.
+/// The code of the server's refusal.
 fn code(refused: Result<impl std::fmt::Debug, CallError>) -> String {
     match refused {
         Err(CallError::Refused {
@@ -174,12 +175,12 @@ async fn a_token_is_used_once_by_one_key_and_within_its_day() {
     assert!(
         matches!(host.hello().await, Err(CallError::Refused { status: 401, code, .. }) if code == "certificate_required")
     );
-    // The answer to the first request may have been lost: the same key may ask again.
+    // The answer to the first request may be lost, so the same key may ask again.
     let again = Identity::open(host.dir.path(), Some(&stolen)).unwrap();
     host.enrol().await.unwrap();
     again.enrol(&host.client, &stolen).await.unwrap();
     assert_eq!(host.hello().await.unwrap(), 1);
-    // Whoever has the token and not the key gets nothing, and it is told.
+    // The server refuses the token with another key, and emits an event.
     let thief = Host::new(&door, &stolen);
     assert_eq!(code(thief.enrol().await), "token_used");
     assert_eq!(
@@ -191,10 +192,10 @@ async fn a_token_is_used_once_by_one_key_and_within_its_day() {
     );
     let late = token(&admin, "lab", "b").await;
     server.app.clock.advance(SignedDuration::from_hours(25));
-    // Tokens of the API end as well.
+    // The administrator's API token has expired too.
     let admin = server.admin().await;
     assert_eq!(code(Host::new(&door, &late).enrol().await), "token_expired");
-    // One that has no certificate may be given another token; one that has may not.
+    // An agent without a certificate may get another token. An agent with a certificate may not.
     let fresh = token(&admin, "lab", "b").await;
     Host::new(&door, &fresh).enrol().await.unwrap();
     admin
@@ -215,7 +216,7 @@ async fn the_first_contact_knows_the_server_and_tells_no_other_one_the_token() {
         matches!(&error, CallError::Away(why) if why.contains("its authority is another one")),
         "{error}"
     );
-    // The other server was not told: its own agent of that name may still enrol.
+    // The other server did not get the token: an agent of the same name can still enrol there.
     let theirs = token(&other_admin, "lab", "a").await;
     Host::new(&other_door, &theirs).enrol().await.unwrap();
     assert!(
@@ -270,7 +271,7 @@ async fn a_certificate_is_renewed_at_half_life_and_the_former_stays_valid() {
         shown.body["items"][0]["certified_until"],
         json!(second.not_after)
     );
-    // A connection that was opened while it was good does not outlive it.
+    // A connection from before the certificate's end is refused after the end.
     clock.advance(first.not_after.duration_since(clock.now()));
     let refused = former.hello(&hello).await.unwrap_err();
     assert!(
@@ -344,7 +345,8 @@ async fn every_replica_accepts_a_certificate_until_the_agent_is_removed() {
     );
 }
 
-/// The routes in the source of the agents' listener, without `/agent/v1/`. rustfmt may put the path of a long route on a line of its own.
+/// The routes in the source of the agents' listener, without `/agent/v1/`. rustfmt may put the path
+/// of a long route on a separate line.
 fn agent_routes() -> impl Iterator<Item = &'static str> {
     include_str!("../../server/src/http/agent/mod.rs")
         .split(".route(")
@@ -380,7 +382,7 @@ async fn no_route_of_the_listener_is_open_to_whom_it_is_not_for() {
     stranger.enrol().await.unwrap();
     let far = Host::new(&far_door, &token(&far_admin, "lab", "stranger").await);
     far.enrol().await.unwrap();
-    // It knows the server, and shows the certificate of another installation's authority.
+    // The host knows the server, and shows the certificate of another installation's authority.
     let keep = Keep::at(far.dir.path()).unwrap();
     let mut kept = keep.read().unwrap().unwrap();
     kept.authority = world.server.app.keys.authority.digest();
@@ -420,17 +422,18 @@ async fn no_route_of_the_listener_is_open_to_whom_it_is_not_for() {
     }
 }
 
-/// What an agent of another site gets where it asks for what is not its own.
+/// The answer to an agent that asks for an object of another site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Elsewhere {
     Refused(u16, &'static str),
-    /// An answer that holds nothing of the other site.
+    /// A success without any data of the other site.
     Own,
-    /// What lies nowhere.
+    /// An object without a site, open to every agent.
     Everybodys,
 }
 
-/// Every route of the listener, with a body that is about the site `lab`: `NODE`, `MAC`, `PERMIT` and `CLUSTER` are those of the site.
+/// Every route of the listener, with a body about the site `lab`. `NODE`, `MAC`, `PERMIT` and
+/// `CLUSTER` are values of the site.
 const OF_LAB: [(&str, &str, &str, Elsewhere); 14] = [
     (
         "POST",
@@ -510,7 +513,7 @@ const OF_LAB: [(&str, &str, &str, Elsewhere); 14] = [
 const STALE: Elsewhere = Elsewhere::Refused(409, "stale_attempt");
 const SIGHTED: &str = r#"{"epoch":EPOCH,"sightings":[{"at":"2026-01-05T08:00:00Z","mac":"MAC","what":"dhcp","uuid":null,"serial":null,"detail":"planted"}]}"#;
 
-/// All that is of the site `lab`, and when its agent was heard.
+/// All rows of the site `lab`, with the time of the last call by the site's agent.
 async fn of_lab(world: &World) -> String {
     let query = "WITH lab AS (SELECT id FROM objects WHERE kind = 'site' AND name = 'lab'), own AS (SELECT n.* FROM nodes n JOIN lab ON n.site_id = lab.id)
         SELECT concat_ws(E'\\n',
@@ -532,7 +535,7 @@ async fn of_lab(world: &World) -> String {
         .unwrap()
 }
 
-/// An agent of another site, on every route: of this one it changes nothing, and learns nothing.
+/// An agent of another site calls every route. The calls change and show no data of the site `lab`.
 #[tokio::test]
 async fn an_agent_of_another_site_reads_and_changes_nothing_of_this_one() {
     let mut world = World::start(2).await;
@@ -550,7 +553,7 @@ async fn an_agent_of_another_site_reads_and_changes_nothing_of_this_one() {
     let JobSpec::BootLive(spec) = &job.spec else {
         panic!("{job:?}")
     };
-    // Something more of this site that is there to be taken.
+    // More data to take: the engine's next work for the site `lab`, and a blob.
     world.engine().await;
     let blob = world.server.app.blobs.join("sha256");
     std::fs::create_dir_all(&blob).unwrap();
@@ -612,7 +615,7 @@ async fn an_agent_of_another_site_reads_and_changes_nothing_of_this_one() {
             "{path} changed something of another site"
         );
     }
-    // That somebody's machine was on its wire is told where it was seen.
+    // The other site's events report the sighting of a machine of the site `lab`.
     let seen = world
         .admin
         .get("/v1/events?limit=1000")
@@ -622,7 +625,8 @@ async fn an_agent_of_another_site_reads_and_changes_nothing_of_this_one() {
     assert!(seen.contains("and belongs to another site"), "{seen}");
 }
 
-/// Another agent under the name of one that was removed: what was the former's is nobody's.
+/// Another agent gets the name of a removed agent. The certificate and the tokens of the removed
+/// agent are refused.
 #[tokio::test]
 async fn a_name_is_given_again_and_nothing_of_the_former_goes_with_it() {
     let (server, admin, door) = server_and_door().await;
@@ -631,7 +635,7 @@ async fn a_name_is_given_again_and_nothing_of_the_former_goes_with_it() {
     let former = Host::new(&door, &used);
     former.enrol().await.unwrap();
     let epoch = former.hello().await.unwrap();
-    // While it has a certificate the name is its own, in every site.
+    // The name of an agent with a certificate is taken in every site.
     for site in ["lab", "elsewhere"] {
         let taken = admin
             .post(&format!("/v1/sites/{site}/agents"), &json!({ "name": "a" }))
@@ -672,7 +676,7 @@ async fn a_name_is_given_again_and_nothing_of_the_former_goes_with_it() {
         former.identity.issued().unwrap().agent,
         "it is somebody else"
     );
-    // The former: its certificate, its renewal, its token.
+    // The removed agent's certificate, renewal and token are refused.
     assert_eq!(code(former.hello().await), "agent_removed");
     assert_eq!(
         code(former.identity.renew(&former.client).await),
@@ -687,7 +691,7 @@ async fn a_name_is_given_again_and_nothing_of_the_former_goes_with_it() {
         let told = ask(&former, &door, route, &uuid::Uuid::nil().to_string(), epoch).await;
         assert_eq!(told, (401, "agent_removed".into()), "{route:?}");
     }
-    // The next one's token: once, by one key, within its day.
+    // The next agent's token works once, for a single key, within a day.
     assert_eq!(code(Host::new(&door, &fresh).enrol().await), "token_used");
     server.app.clock.advance(SignedDuration::from_hours(25));
     assert_eq!(code(Host::new(&door, &late).enrol().await), "token_expired");
@@ -707,7 +711,7 @@ async fn a_name_is_given_again_and_nothing_of_the_former_goes_with_it() {
     assert_eq!(names, ["a", "b"]);
 }
 
-/// How a call of somebody ends: the status and the code of the refusal.
+/// The end of a host's call: the status and the code of the refusal.
 async fn ask(
     host: &Host,
     door: &Door,
@@ -719,7 +723,7 @@ async fn ask(
     (status, code)
 }
 
-/// The same with the text of the answer in between.
+/// The end of a host's call: the status, the text of the answer and the code.
 async fn tell(
     host: &Host,
     door: &Door,

@@ -1,4 +1,5 @@
-//! Releases that were a mistake: undone while the disks are kept, and held back where one person releases too much.
+//! Releases by mistake. A person undoes a release while the disks are kept. Releases beyond a
+//! person's limit wait for approval.
 
 use muster_api::tokens::Role;
 use muster_core::effects;
@@ -9,7 +10,7 @@ use crate::simulated::World;
 use crate::support::fleet;
 use crate::support::server::{Caller, Reply, Server};
 
-/// Nodes in service, given up, and drained: what comes next is the wipe.
+/// Nodes after a release and a drain. The next step is the wipe.
 async fn drained(nodes: u8) -> World {
     let mut world = World::serving(nodes, |_, body| body).await;
     for number in 1..=nodes {
@@ -94,7 +95,7 @@ async fn an_undone_release_goes_back_through_the_gates() {
         ),
         (Some("bound"), Some(3))
     );
-    // Its OS was written under the first epoch, and lets in who comes under that.
+    // The OS was written under the first epoch, and accepts logins of the first epoch.
     assert_eq!(world.value("n1", "os_epoch").await.as_deref(), Some("1"));
     world.check().await;
     world.release("n1").await.expect(202);
@@ -196,14 +197,14 @@ async fn erased_now_there_is_nothing_to_undo() {
         .expect(202);
     world.pass().await;
     assert_eq!(world.undo("n1").await.problem().1, "not_undoable");
-    // The other one's time is over, and its wipe has begun.
+    // The undo window of `n2` is over, and the wipe has begun.
     world.advance(16 * 60);
     world.until_leased("n2", "boot_live").await;
     assert_eq!(world.undo("n2").await.problem().1, "not_undoable");
     assert_eq!(world.undo("n3").await.status, 404);
 }
 
-/// Nodes that are claimed, the pool's spec changed on its way.
+/// Claimed nodes, in a pool with the given changes of the spec.
 async fn claimed(count: u8, pool: Value) -> (Server, Caller) {
     let server = Server::start().await;
     let admin = server.admin().await;
@@ -266,7 +267,7 @@ async fn beyond_the_limit_of_an_hour_a_second_person_decides() {
         (asked["claim"].as_str(), asked["state"].as_str()),
         (Some("c3"), Some("open"))
     );
-    // Nor do they give themselves a token that may do more.
+    // A token with a limit cannot create a token with a higher limit.
     let more = |most: u32| json!({ "name": format!("m{most}"), "role": "operator", "expires_in_s": 600, "releases_per_hour": most });
     assert_eq!(ci.post("/v1/tokens", &more(3)).await.problem().0, 403);
     ci.post("/v1/tokens", &more(2)).await.expect(201);
@@ -275,7 +276,7 @@ async fn beyond_the_limit_of_an_hour_a_second_person_decides() {
         202,
         "what is being released stays so"
     );
-    // One person's tokens are one person.
+    // The limit counts all tokens of a person together.
     assert_eq!(delete(&also_ci, 4).await.problem().1, "second_person");
     let open = admin.get("/v1/approvals").await.expect(200).body;
     let [third, fourth] = open["items"].as_array().unwrap().as_slice() else {
@@ -306,7 +307,7 @@ async fn beyond_the_limit_of_an_hour_a_second_person_decides() {
         403
     );
 
-    // Somebody else, on the page.
+    // Another person decides on the page.
     let other = server.caller(Role::Operator).await;
     let page = other.get("/claims").await.expect(200).text;
     assert!(
@@ -354,7 +355,7 @@ async fn beyond_the_limit_of_an_hour_a_second_person_decides() {
         0
     );
 
-    // An hour later they are as free as before.
+    // An hour later the same token releases again.
     server
         .app
         .clock
@@ -375,7 +376,7 @@ async fn a_second_person_approves_an_immediate_erasure() {
     for number in [1, 2] {
         assert_eq!(delete(&nothing, number).await.problem().1, "second_person");
     }
-    // Who would agree to the one has not agreed to the other.
+    // An approval of a release is no approval of an erasure at once.
     let other_action = nothing.expecting(1).delete(&now(1)).await.expect(409);
     assert_eq!(other_action.problem().1, "approval_open");
     let open = admin.get("/v1/approvals").await.expect(200).body["items"].clone();
@@ -395,7 +396,7 @@ async fn a_second_person_approves_an_immediate_erasure() {
     );
     assert_eq!(delete(&nothing, 1).await.problem().1, "approval_open");
 
-    // It is shown to who decides, and told afterwards.
+    // The page shows the erasure to the second person, and an event reports the erasure afterwards.
     let open = admin.get("/v1/approvals").await.expect(200).body["items"].clone();
     let [kept, erased] = open.as_array().unwrap().as_slice() else {
         panic!("{open}")
@@ -441,7 +442,7 @@ async fn a_second_person_approves_an_immediate_erasure() {
     );
 }
 
-/// What was agreed to was a release that can be undone.
+/// The approval was for a release with an undo, so an erasure at once needs another approval.
 #[tokio::test]
 async fn what_is_kept_after_a_release_is_not_erased_beyond_the_limit() {
     let (server, admin) = claimed(2, json!({ "undo_window_s": 900 })).await;
@@ -484,7 +485,7 @@ async fn what_is_kept_after_a_release_is_not_erased_beyond_the_limit() {
     assert_eq!(delete(&nothing, 1).await.problem().1, "second_person");
     only("approve").await;
     for number in [1, 2] {
-        // The second one is a colleague's.
+        // The administrator releases the second claim, not the token without releases.
         if number == 2 {
             delete(&admin, 2).await.expect(202);
         }
@@ -496,7 +497,7 @@ async fn what_is_kept_after_a_release_is_not_erased_beyond_the_limit() {
             "asked once"
         );
         match number {
-            // Whoever takes the release back takes back what was asked of it.
+            // An undo of the release also withdraws the open request for an erasure.
             1 => {
                 admin
                     .post("/v1/claims/c1/undo", &json!({}))
@@ -612,7 +613,8 @@ async fn erase(caller: &Caller, action: Action, number: u8) -> Reply {
     }
 }
 
-/// A node for each: `n1` is claimed and can be released, `n2` serves and can be installed anew, nobody holds `n3` and it can be wiped.
+/// A node for each action. `n1` is claimed and can be released, and `n2` serves and can be
+/// installed anew. `n3` has no claim and can be wiped.
 async fn standing(server: &Server) {
     for statement in [
         "UPDATE claims SET state = 'released', released_at = now() WHERE name = 'c3'",
@@ -686,7 +688,7 @@ async fn erasures_beyond_the_limit_wait_for_a_second_person() {
         .count();
     assert_eq!(erasing, 0, "nothing was begun: {}", begun.text);
 
-    // One of each counts for the next of any.
+    // An erasure counts toward the limit of every kind of erasure.
     let one = token(&server, &admin, "one", 1).await;
     erase(&one, Action::Reinstall, 2).await.expect(202);
     for action in [Action::Release, Action::Wipe] {
@@ -702,7 +704,7 @@ async fn erasures_beyond_the_limit_wait_for_a_second_person() {
 async fn an_approval_acts_for_the_requester_unless_the_node_moved_on() {
     let (server, admin) = claimed(3, json!({ "releases_per_hour": 0 })).await;
     standing(&server).await;
-    // The pool's limit is everybody's.
+    // The pool's limit applies to every person.
     assert_eq!(
         erase(&admin, Action::Reinstall, 2).await.problem().1,
         "second_person"
@@ -762,7 +764,7 @@ async fn an_approval_acts_for_the_requester_unless_the_node_moved_on() {
         (Some("reinstall"), open[0]["requested_by"].as_str())
     );
 
-    // What was asked for of one assignment is not done to another.
+    // A request for an assignment of the node does not apply to the next assignment.
     let open = admin
         .get("/v1/approvals?filter=node%3Dn3")
         .await

@@ -75,7 +75,7 @@ pub(crate) fn marks(rollout: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Ticks, engine and agent, until nothing moves.
+/// Runs the rollout task, the engine and the agent until no work is left.
 pub(crate) async fn settle(world: &mut World) {
     for _ in 0..300 {
         world.agent.report_jobs().await.unwrap();
@@ -92,7 +92,7 @@ pub(crate) async fn settle(world: &mut World) {
     panic!("the rollout does not come to rest");
 }
 
-/// Until a node has left service for the rollout.
+/// Runs until a node has left service for the rollout.
 pub(crate) async fn until_one_changes(world: &mut World, rollout: &str) {
     for _ in 0..100 {
         world.agent.report_jobs().await.unwrap();
@@ -111,7 +111,7 @@ async fn running(world: &World, node: &str) -> Option<i64> {
     claim["status"]["running_revision"].as_i64()
 }
 
-/// The nodes in the order in which the rollout has taken them.
+/// The nodes in the order of the rollout's `close` events.
 pub(crate) async fn taken(world: &World) -> Vec<String> {
     sqlx::query_scalar(
         "SELECT n.name FROM events e JOIN nodes n ON n.id = e.node_id
@@ -287,7 +287,7 @@ async fn a_plan_is_started_as_confirmed_or_not_at_all() {
         let pointer = refused.body["errors"][0]["pointer"].as_str().unwrap();
         assert_eq!(pointer, format!("/policy/{member}"));
     }
-    // A plan is a right, and the start another.
+    // The start of a rollout needs a permission beyond the permission to plan.
     let automation = world.server.caller(Role::Automation).await;
     let body = json!({ "pool": "gpu", "revision": 2, "policy": policy() });
     let planned = automation
@@ -471,7 +471,7 @@ async fn new_claims_take_a_revision_only_after_a_node_has_passed() {
     );
     let pool = world.admin.get("/v1/pools/gpu").await.expect(200).body;
     assert_eq!(pool["status"]["present_revision"], 1);
-    // The rollouts of a pool keep nobody from removing the pool.
+    // A pool with past rollouts can be removed.
     for node in ["n1", "n2"] {
         world.release(node).await.expect(202);
     }

@@ -1,5 +1,5 @@
-//! Nodes that take no jobs, as their schedulers say: marked and told, handed on where the health check had them drained, and never undrained where somebody
-//! else did.
+//! Nodes that take no jobs, by the scheduler's report. The server marks the nodes and emits events.
+//! A drain by the health check starts a recovery, and a drain by others stays.
 
 use jiff::SignedDuration;
 use muster_core::clusters::DrainReason;
@@ -12,7 +12,7 @@ use crate::simulated::World;
 
 const UNFIT: &str = "muster: gate node.profile: profile.misses is 1 misses, wanted == 0";
 
-/// Nodes in service, with a ladder.
+/// Nodes in service, in a pool with a recovery ladder.
 async fn serving(nodes: u8) -> World {
     World::serving(nodes, |path, mut body| {
         if path == "/v1/pools/gpu" {
@@ -36,7 +36,7 @@ async fn watched(world: &World) -> SchedulerWatch {
         .unwrap()
 }
 
-/// What the scheduler says now, a minute after the last time.
+/// Reports the nodes out in the scheduler, 60 s after the last report.
 pub(crate) async fn say(world: &mut World, out: &[(&str, &str, Option<&str>)]) {
     let cluster = watched(world).await.clusters[0].id;
     say_of(world, cluster, out).await;
@@ -137,7 +137,7 @@ async fn a_drain_of_somebody_else_is_marked_and_told_and_left_alone() {
         .expect(200)
         .body;
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
-    // A scheduler that does not answer says nothing of its nodes.
+    // Without an answer of the scheduler, the marks of the nodes stay.
     let _watch = watched(&world).await;
     assert_eq!(told(&world, "scheduler.back").await, 0);
     say(&mut world, &[]).await;
@@ -219,7 +219,7 @@ async fn a_node_that_its_health_check_had_drained_is_recovered_and_serves_again(
         (all[0]["signature"].as_str(), all[0]["ended"].as_str()),
         (Some("gate:node.profile"), Some("recovered"))
     );
-    // What is left of the drain in the scheduler's view is of before this stay.
+    // The remaining row of the drain is older than the node's return to service.
     world.settle().await;
     let begun = async |world: &World| {
         world
@@ -233,7 +233,8 @@ async fn a_node_that_its_health_check_had_drained_is_recovered_and_serves_again(
             .len()
     };
     assert_eq!(begun(&world).await, 1);
-    // It fails once more for the same reason before it was ever seen without: that is another fault, once it was seen twice.
+    // The node fails again for the same reason, before any report without the drain. The second
+    // report since the return to service counts as another fault.
     say(&mut world, &[("n1", "drained", Some(UNFIT))]).await;
     world.settle().await;
     assert_eq!(begun(&world).await, 1, "seen once since it serves");
@@ -310,7 +311,8 @@ async fn an_orphaned_drain_of_muster_is_lifted() {
     say(&mut world, &[("n1", "drained", Some(ours))]).await;
     world.settle().await;
     assert_eq!(admits(&world).await, 1);
-    // The scheduler still reports the drain: the scheduler is not asked again, and the page says so.
+    // The scheduler still reports the drain. The server does not ask the scheduler again, and the
+    // node's status shows the drain.
     say(&mut world, &[("n1", "drained", Some(ours))]).await;
     world.settle().await;
     assert_eq!(admits(&world).await, 1);

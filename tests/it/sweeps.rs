@@ -1,4 +1,5 @@
-//! Sweeps of nodes in service: what loads a machine runs where its scheduler starts no job meanwhile, and nodes are given back whatever comes of it.
+//! Sweeps of nodes in service. A gate with load runs only while the scheduler holds jobs back from
+//! the node. The hold ends however the sweep ends.
 
 use muster_core::gates::Verdict;
 use muster_core::wire::job::{Job, JobSpec};
@@ -6,7 +7,7 @@ use serde_json::json;
 
 use crate::simulated::World;
 
-/// Nodes in service, in a pool whose sweep has a gate that loads the processor.
+/// Nodes in service, in a pool with a sweep. The sweep has a gate that loads the processor.
 async fn serving(nodes: u8) -> World {
     World::serving(nodes, |path, mut body| {
         if path == "/v1/pools/gpu" {
@@ -27,7 +28,7 @@ async fn serving(nodes: u8) -> World {
     .await
 }
 
-/// Whether a sweep was told that jobs may run on its node.
+/// Returns true if the sweep's order allows jobs on the node.
 fn in_use(job: &Job) -> bool {
     let JobSpec::Gates { plan, .. } = &job.spec else {
         panic!("{:?}", job.spec.kind())
@@ -35,7 +36,7 @@ fn in_use(job: &Job) -> bool {
     plan.in_use
 }
 
-/// The steps of the node's last asking, in their order.
+/// The ended steps since the node's last request for a sweep, in order.
 async fn steps(world: &World, name: &str) -> Vec<String> {
     let all = world.history(name).await;
     let from = all
@@ -78,7 +79,7 @@ async fn an_idle_node_is_held_back_for_the_gates_that_load_it_and_given_back() {
     assert!(!held_back(&world, "n1").await);
     assert!(!world.states("n1").await.contains(&"draining".to_owned()));
 
-    // One that fails leaves service from there: nobody's job starts on it in between.
+    // A node that fails the sweep leaves service directly. No job starts on the node in between.
     world.gates("n1", &[Verdict::Fail]);
     world.ask("n1", "sweep").await.expect(202);
     world.settle().await;
@@ -95,7 +96,7 @@ async fn an_idle_node_is_held_back_for_the_gates_that_load_it_and_given_back() {
 #[tokio::test]
 async fn a_node_with_jobs_or_of_which_nobody_knows_is_swept_beside_them() {
     let mut world = serving(1).await;
-    // Its scheduler still sees a job when the time to hold it is over.
+    // The scheduler still sees a job at the end of the time for the hold.
     world.fail("n1", "drain", true, 1);
     world.ask("n1", "sweep").await.expect(202);
     let job = world.until_leased("n1", "gates").await;
@@ -109,7 +110,7 @@ async fn a_node_with_jobs_or_of_which_nobody_knows_is_swept_beside_them() {
     );
     assert!(!held_back(&world, "n1").await);
 
-    // Somebody else keeps it from its jobs: that stays so.
+    // Another person drains the node in the scheduler. The drain stays.
     let out = "INSERT INTO scheduler_outs (node_id, state, reason, since, seen_at) SELECT id, 'drained', 'fans', now(), now() FROM nodes";
     sqlx::query(out)
         .execute(&world.server.app.pool)
@@ -147,7 +148,8 @@ async fn a_sweep_that_is_stopped_gives_its_node_back() {
     world.check().await;
 }
 
-/// What it finds is not lost to another look, and no job starts beside its loads; but nobody is kept from taking the node out.
+/// The server refuses another look during a sweep: the finding is kept, and no job starts beside
+/// the load. A drain of the node is still allowed.
 #[tokio::test]
 async fn a_sweep_is_overtaken_by_no_other_look() {
     let mut world = serving(1).await;
@@ -188,7 +190,8 @@ async fn a_sweep_is_overtaken_by_no_other_look() {
     world.check().await;
 }
 
-/// One that is held still, for a sweep that is not there any more, is its pool's only one that is out.
+/// The node is the pool's only node out, still held for an earlier sweep that is gone. The new
+/// sweep takes over the hold.
 #[tokio::test]
 async fn a_node_that_is_held_already_is_not_in_its_own_way() {
     let mut world = serving(1).await;
@@ -230,7 +233,7 @@ async fn a_pool_spares_one_node_in_ten_and_none_while_others_are_out() {
     drop(world.agent.work(&second).await.unwrap());
     world.settle().await;
 
-    // One is out for another reason: nothing voluntary is added to that.
+    // `n3` is out for another reason, so a sweep holds back no further node.
     world.gates("n3", &[Verdict::Fail]);
     world.ask("n3", "sweep").await.expect(202);
     world.settle().await;

@@ -1,11 +1,12 @@
-//! The console of nodes that have lived: what a page reads was written by the engine, so it must be able to read all of it.
+//! The console of nodes with a history. The engine wrote the rows behind a page, and the page must
+//! read all rows.
 
 use reqwest::Method;
 use serde_json::json;
 
 use crate::simulated::World;
 
-/// Every page there is, and each page of every node, operation and job.
+/// The path of every page, with the pages of each node, operation and job.
 async fn paths(world: &World) -> Vec<String> {
     let mut paths: Vec<String> = [
         "/",
@@ -64,7 +65,7 @@ async fn every_page_opens_through_a_life() {
     every_page_opens(&world).await;
 }
 
-/// A form that the page does not have: what it leaves out is asked for, and nothing is begun.
+/// A form that no page contains. The server names the missing field and starts no action.
 #[tokio::test]
 async fn a_form_made_by_hand_cannot_leave_out_what_an_action_takes() {
     let mut world = World::start(1).await;
@@ -99,7 +100,8 @@ async fn a_form_made_by_hand_cannot_leave_out_what_an_action_takes() {
     assert_eq!(world.value("n1", "wish").await.as_deref(), Some("retire"));
 }
 
-/// The form on the page of a machine that runs already: nothing typed is lost, what is wrong is said where it is, the plan comes first.
+/// The form to adopt a running machine. The form keeps the typed values, marks each wrong field,
+/// and shows the plan first.
 #[tokio::test]
 async fn a_running_machine_is_adopted_from_its_page() {
     let mut world = World::declare(1, |path, mut body| {

@@ -1,7 +1,7 @@
-//! Nodes that fail once they serve: swept, drained, recovered rung by rung, verified by gates.
+//! Nodes that fail in service: swept, drained, recovered rung by rung, verified by gates.
 
-mod breakers; // Too many that fail alike
-mod maker; // What goes to a node's maker
+mod breakers; // Too many nodes with the same fault
+mod maker; // The download for the maker of a node
 
 use muster_core::gates::Verdict;
 use muster_core::ids::NodeId;
@@ -15,7 +15,7 @@ use crate::simulated::World;
 
 const LADDER: [&str; 4] = ["collect", "restart_services", "reboot", "power_cycle"];
 
-/// Nodes in service, in a pool that has this to say of their health.
+/// Nodes in service, in a pool with the given health settings.
 async fn serving(nodes: u8, health: Value) -> World {
     World::serving(nodes, |path, mut body| {
         if path == "/v1/pools/gpu" {
@@ -54,7 +54,7 @@ async fn told(world: &World, kind: &str) -> i64 {
     query.fetch_one(&world.server.app.pool).await.unwrap()
 }
 
-/// The task's round, from the beginning.
+/// A round of the sweep task, from the first node.
 async fn sweep(world: &World) {
     sweeps::round(&world.server.app, NodeId(Uuid::nil()))
         .await
@@ -76,7 +76,7 @@ fn silent(world: &World, name: &str, kind: &'static str, times: usize) {
 #[tokio::test]
 async fn a_node_that_fails_its_sweep_is_drained_recovered_and_serves_again() {
     let mut world = serving(1, watched(&LADDER)).await;
-    // The sweep, and the gates after the first rung that heals.
+    // The sweep fails, and so do the gates after the first rung with an effect.
     world.gates("n1", &[Verdict::Fail, Verdict::Fail]);
     sweep(&world).await;
     world.settle().await;
@@ -127,7 +127,7 @@ async fn a_node_that_fails_its_sweep_is_drained_recovered_and_serves_again() {
         page.contains("id=\"recovery\"") && page.contains("restart failed services"),
         "{page}"
     );
-    // Not again before its time.
+    // The next sweep is not due yet.
     sweep(&world).await;
     assert_eq!(world.value("n1", "wish").await, None);
     world.check().await;
@@ -150,7 +150,7 @@ async fn a_ladder_that_does_not_help_ends_in_quarantine_with_what_was_tried() {
         (all[0]["ended"].as_str(), outcomes(&all[0])),
         (Some("spent"), vec!["done", "done"])
     );
-    // What failed stands with its evidence in the runs.
+    // The gate runs keep the failure with the evidence.
     let runs = world
         .admin
         .get("/v1/nodes/n1/gate-runs")
@@ -158,7 +158,7 @@ async fn a_ladder_that_does_not_help_ends_in_quarantine_with_what_was_tried() {
         .expect(200)
         .body;
     assert_eq!(runs["items"][0]["verdict"], "fail");
-    // Its page leads there, and to the run that began it.
+    // The node's page links to every gate run, and names the run behind the state.
     let path = |run: &Value| format!("/nodes/n1?run={}", run["id"].as_str().unwrap());
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
     assert!(
@@ -237,7 +237,7 @@ async fn a_machine_lost_in_a_reboot_before_service_is_recovered() {
     })
     .await;
     world.settle().await;
-    // The reboot of the stack is the first; that of the test fails three times.
+    // The first reboot belongs to the stack. The reboot for the gates fails three times.
     world.claim("n1").await.expect(201);
     world.until("n1", "validating").await;
     silent(&world, "n1", "reboot", 3);
@@ -264,7 +264,8 @@ async fn an_order_that_cannot_be_built_is_a_persons_and_no_fault_of_the_machine(
     world.until("n1", "validating").await;
     let acts = |world: &World| world.machine("n1", |machine| machine.log.len());
     let before = acts(&world);
-    // A revision whose stack is locked against another image: no such revision can be assigned.
+    // The stack of the revision is locked against another image. SQL writes the lock, because the
+    // server assigns no such revision.
     for stale in [
         "ALTER TABLE pool_revisions DISABLE TRIGGER pool_revisions_immutable",
         "UPDATE pool_revisions SET stack = jsonb_set(stack, '{lock,image_digest}', to_jsonb('sha256:' || repeat('0', 64)))",
@@ -310,14 +311,14 @@ async fn a_ladder_may_write_the_image_anew() {
     world.check().await;
 }
 
-/// What found the fault has the last word, also where the pool admits its nodes by another suite.
+/// The gate that found the fault must pass, even in a pool with another suite for admission.
 #[tokio::test]
 async fn a_node_comes_back_only_past_the_gate_that_took_it_out() {
     let mut world = serving(1, Value::Null).await;
     let mut nightly = world.admin.get("/v1/suites/smoke").await.expect(200).body["spec"].clone();
     nightly["name"] = json!("nightly");
     nightly["gates"][0]["id"] = json!("night.watch");
-    // Before a job the same is asked in another way; the sweep's way is the one that found it.
+    // The suite before a job has the same gate in another form. The sweep's form found the fault.
     let mut brief = nightly.clone();
     (brief["name"], brief["gates"][0]["title"]) = (json!("brief"), json!("A glance"));
     world
@@ -325,7 +326,7 @@ async fn a_node_comes_back_only_past_the_gate_that_took_it_out() {
         .put("/v1/suites/brief", &json!({ "spec": brief }))
         .await
         .expect(201);
-    // A member that says null says nothing.
+    // A member with the value null counts as absent.
     (nightly["gates"][0]["peer"], nightly["gates"][0]["during"]) = (Value::Null, Value::Null);
     world
         .admin
@@ -385,7 +386,7 @@ async fn a_person_stops_a_ladder_between_its_rungs() {
     assert_eq!(world.state("n1").await, "quarantined");
     assert_eq!(recoveries(&world, "n1").await[0]["ended"], "stopped");
     assert_eq!(world.operation(&asked).await, "cancelled");
-    // And a protected node is not taken out by asking.
+    // A request does not take a protected node out of service.
     world.ask("n1", "recover").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");

@@ -1,6 +1,7 @@
-//! The real server, its engine and its agents' listener over simulated machines. Time is the test's: nothing here sleeps.
+//! The real server, engine and agents' listener over simulated machines. The test moves the clock,
+//! and no code sleeps.
 
-mod oracle; // What must hold whatever happened
+mod oracle; // Invariants after any fault
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -34,10 +35,10 @@ use crate::support::fleet;
 use crate::support::postgres::Backup;
 use crate::support::server::{Caller, Reply, Server};
 
-/// More passes than any test needs; beyond it, something goes in circles.
+/// More passes than any test needs. Beyond the limit, the test is in an endless loop.
 const PASSES: u32 = 2000;
 
-/// States in which a node rests until somebody asks for something.
+/// The states of a node at rest, until the next request.
 const RESTING: [&str; 7] = [
     "discovered",
     "available",
@@ -55,11 +56,12 @@ pub(crate) struct World {
     rack: Arc<Mutex<Rack>>,
     listener: Arc<dyn Listener>,
     token: String,
-    /// Steps that the next agent process lives.
+    /// The number of steps until the next agent process dies.
     pub(crate) fuel: Fuel,
 }
 
-/// The listener's router, called as a socket would call it, by an agent that reads so much of orders. It is given no more.
+/// The listener's router, called without a socket by an agent. `reads` lists the members of orders
+/// that the agent can read. An answer with a member beyond `reads` fails the test.
 struct InProcess {
     router: Router,
     reads: String,
@@ -106,28 +108,29 @@ impl Listener for InProcess {
     }
 }
 
-/// How long agent processes live.
+/// The lifetime of agent processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fuel {
     Forever,
-    /// The process that comes after a dead one lives one step longer, until a job succeeds.
+    /// The process after a dead process lives a step longer. A successful job resets the number to
+    /// 1.
     OneMore(u32),
-    /// Each process is killed in its so-manieth step, if its job is new; successors finish it.
+    /// Each process dies at the given step of a job's first attempt. Later attempts finish the job.
     First(u32),
 }
 
 impl World {
-    /// Nodes `n1`… declared and accepted, nothing done yet.
+    /// Declares and accepts the nodes `n1`…, and does no work yet.
     pub(crate) async fn start(nodes: u8) -> Self {
         Self::declare(nodes, |_, body| body).await
     }
 
-    /// The same with what is declared changed on its way: path and document.
+    /// Starts a world with changed documents. `change` gets the path and the document.
     pub(crate) async fn declare(nodes: u8, change: impl Fn(&str, Value) -> Value) -> Self {
         Self::on(Server::start().await, nodes, change).await
     }
 
-    /// A world whose nodes are all claimed for the pool and in service, with changed documents.
+    /// A world with changed documents. All nodes are claimed for the pool and in service.
     pub(crate) async fn serving(nodes: u8, change: impl Fn(&str, Value) -> Value) -> Self {
         let mut world = Self::declare(nodes, change).await;
         world.settle().await;
@@ -141,7 +144,7 @@ impl World {
         world
     }
 
-    /// The same on a server that is there already.
+    /// Declares the documents on a server that already runs.
     pub(crate) async fn on(
         server: Server,
         nodes: u8,
@@ -181,7 +184,7 @@ impl World {
         self.rack.lock().expect("nobody panics with it")
     }
 
-    /// Looks at a machine, or changes it behind everybody's back.
+    /// Reads a machine, or changes the machine without the knowledge of the server and the agent.
     pub(crate) fn machine<T>(&self, name: &str, look: impl FnOnce(&mut Machine) -> T) -> T {
         look(
             self.rack()
@@ -191,7 +194,7 @@ impl World {
         )
     }
 
-    /// The next jobs of this kind fail so many times.
+    /// Lets the next jobs of a kind fail, `times` times.
     pub(crate) fn fail(&self, name: &str, kind: &'static str, retryable: bool, times: usize) {
         let failure = Failure {
             code: "simulated".into(),
@@ -207,7 +210,7 @@ impl World {
         });
     }
 
-    /// The next runs of the suite end so.
+    /// Sets the verdicts of the next gate runs.
     pub(crate) fn gates(&self, name: &str, verdicts: &[Verdict]) {
         self.machine(name, |machine| {
             machine
@@ -229,12 +232,13 @@ impl World {
             .advance(SignedDuration::from_secs(seconds));
     }
 
-    /// What the server's task does every two seconds.
+    /// Expires leases, as the server's task does every two seconds.
     pub(crate) async fn expire_leases(&self) {
         leases::expire(&self.server.app).await.unwrap();
     }
 
-    /// Another process of the agent takes over; the one before is handed back: it may not know that it is dead.
+    /// Starts another process of the agent, and returns the former process. The former process may
+    /// continue as if alive.
     pub(crate) async fn replace_agent(&mut self, fuel: u32) -> Agent {
         let mut next = Agent::start(
             Arc::clone(&self.listener),
@@ -248,12 +252,14 @@ impl World {
         std::mem::replace(&mut self.agent, next)
     }
 
-    /// The database is put back to what it was when the backup was made; machines, agents and the server's files are what they are.
+    /// Restores the database from the backup. The machines, the agents and the server's files stay
+    /// unchanged.
     pub(crate) async fn put_back(&mut self, backup: &Backup) {
         self.serve(backup.restore().await).await;
     }
 
-    /// The server's process is another one; the database, the machines and the files are what they are.
+    /// Starts another process of the server. The database, the machines and the files stay
+    /// unchanged.
     pub(crate) async fn restart_server(&mut self) {
         self.serve(self.server.app.pool.clone()).await;
     }
@@ -268,7 +274,7 @@ impl World {
         self.reads(&orders::said());
     }
 
-    /// From now on the agent reads so much of orders.
+    /// Sets the members of orders that the agent reads from now on.
     pub(crate) fn reads(&mut self, said: &str) {
         self.listener = Arc::new(InProcess {
             router: in_process(&self.server.app),
@@ -277,7 +283,7 @@ impl World {
         self.agent = self.agent.moved(Arc::clone(&self.listener));
     }
 
-    /// The agents' listener on a socket.
+    /// The agents' listener on a socket. Returns the address.
     pub(crate) async fn listen(&self) -> std::net::SocketAddr {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -286,7 +292,8 @@ impl World {
         address
     }
 
-    /// The real agent's client, at the real listener on a socket, with what it keeps on disk there.
+    /// The real agent's client, connected to the real listener on a socket. The client keeps marks
+    /// on disk in `data_dir`.
     pub(crate) async fn real_client(
         &self,
         data_dir: &std::path::Path,
@@ -296,7 +303,7 @@ impl World {
         server
     }
 
-    /// The real client of the same agent process, at an address that leads to the listener.
+    /// The real client of the same agent process, at an address of the listener.
     pub(crate) fn client_at(
         &self,
         address: std::net::SocketAddr,
@@ -335,7 +342,7 @@ impl World {
         .unwrap()
     }
 
-    /// The engine, then the jobs that are ready, one by one. Whether anything moved.
+    /// Runs the engine, then each ready job in turn. Returns true if any work was done.
     pub(crate) async fn pass(&mut self) -> bool {
         let turns = self.engine().await;
         let jobs = self.agent.lease(100, 0).await.unwrap();
@@ -356,7 +363,8 @@ impl World {
         moved
     }
 
-    /// A process that is to die in each job dies in its first attempt alone.
+    /// Sets the steps of the process for a job. With `Fuel::First`, the process dies only in the
+    /// job's first attempt.
     async fn prepare(&mut self, job: &Job) {
         let amount = match self.fuel {
             Fuel::Forever => return,
@@ -367,7 +375,8 @@ impl World {
         self.agent.refuel(amount);
     }
 
-    /// On until every node rests and nothing waits for it. Time goes on to what comes next whenever nothing moves.
+    /// Runs until every node rests and no work is due. Without ready work, the clock moves to the
+    /// next due time.
     pub(crate) async fn settle(&mut self) {
         for _ in 0..PASSES {
             if !self.pass().await {
@@ -380,7 +389,7 @@ impl World {
         panic!("it does not come to rest: {:#?}", self.why().await);
     }
 
-    /// On until a node is in a state; what is to be done there has not begun.
+    /// Runs until a node is in a state. The work of the state has not begun.
     pub(crate) async fn until(&mut self, name: &str, state: &str) {
         for _ in 0..PASSES {
             if self.state(name).await == state {
@@ -393,7 +402,7 @@ impl World {
         panic!("{name} does not get to {state}: {:#?}", self.why().await);
     }
 
-    /// Works on until this step of a node is to be done, and leases it.
+    /// Runs until a step of a node is ready, and leases the job.
     pub(crate) async fn until_leased(&mut self, name: &str, kind: &str) -> Job {
         for _ in 0..PASSES {
             self.engine().await;
@@ -416,7 +425,8 @@ impl World {
         panic!("{name} does not come to {kind}: {:#?}", self.why().await);
     }
 
-    /// Whether every node rests. One that is due and had no turn does not: a request that was refused may hold its row for a moment longer.
+    /// Returns true if every node rests. A node that is due and had no turn does not rest: a
+    /// refused request may still lock the row.
     async fn quiet(&self) -> bool {
         let busy: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM nodes n LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
@@ -431,7 +441,7 @@ impl World {
         busy == 0
     }
 
-    /// Lets time pass until the next thing is due.
+    /// Moves the clock to the next due time, by at least 1 s.
     async fn skip(&self) {
         let next: Option<jiff_sqlx::Timestamp> = sqlx::query_scalar(
             "SELECT min(at) FROM (SELECT due_at AS at FROM nodes WHERE due_at IS NOT NULL
@@ -460,7 +470,7 @@ impl World {
         self.value(name, "state").await.unwrap()
     }
 
-    /// One column of a node as text.
+    /// The value of a node's column as text.
     pub(crate) async fn value(&self, name: &str, column: &str) -> Option<String> {
         let query =
             sqlx::AssertSqlSafe(format!("SELECT {column}::text FROM nodes WHERE name = $1"));
@@ -471,7 +481,7 @@ impl World {
             .unwrap()
     }
 
-    /// Claims a node for the pool; the claim is called `c-` and its name.
+    /// Claims a node for the pool. The claim's name is `c-` and the node's name.
     pub(crate) async fn claim(&self, name: &str) -> Reply {
         let body = json!({ "name": format!("c-{name}"), "spec": { "pool": "gpu", "node": name } });
         self.admin.post("/v1/claims", &body).await
@@ -484,7 +494,7 @@ impl World {
             .await
     }
 
-    /// Asks for another node for the claim that is called after this one.
+    /// Requests another node for the claim named after the given node.
     pub(crate) async fn replace(&self, name: &str) -> Reply {
         self.admin
             .header("if-match", "*")
@@ -509,7 +519,7 @@ impl World {
             .expect(200);
     }
 
-    /// Stops what an operation is about.
+    /// Cancels the operation of a reply.
     pub(crate) async fn cancel(&self, reply: &Reply) -> Reply {
         let id = reply.body["status"]["operation"]
             .as_str()
@@ -520,7 +530,7 @@ impl World {
             .await
     }
 
-    /// The state of an operation that a reply leads to.
+    /// The state of the operation of a reply.
     pub(crate) async fn operation(&self, reply: &Reply) -> String {
         let id = reply.body["status"]["operation"]
             .as_str()
@@ -535,7 +545,7 @@ impl World {
         operation.body["state"].as_str().unwrap().to_owned()
     }
 
-    /// The states a node went through.
+    /// The states of a node's history, in order.
     pub(crate) async fn states(&self, name: &str) -> Vec<String> {
         let query = "SELECT e.detail ->> 'to' FROM events e JOIN nodes n ON n.id = e.node_id
                      WHERE n.name = $1 AND e.kind = 'node.advanced' ORDER BY e.seq";
@@ -546,7 +556,7 @@ impl World {
             .unwrap()
     }
 
-    /// All that is written of a node: kind, and what it is about.
+    /// All events of a node in order: the kind, and the state, step, act or wish.
     pub(crate) async fn history(&self, name: &str) -> Vec<String> {
         let query = "SELECT e.kind || COALESCE(' ' || COALESCE(e.detail ->> 'to', e.detail ->> 'step', e.detail ->> 'act', e.detail ->> 'wish'), '')
                      FROM events e JOIN nodes n ON n.id = e.node_id WHERE n.name = $1 ORDER BY e.seq";
@@ -589,7 +599,7 @@ async fn enrol(admin: &Caller, name: &str) -> String {
     enrolled.body["token"].as_str().unwrap().to_owned()
 }
 
-/// What is declared: the fleet's documents, complete enough to be worked with.
+/// The documents of a fleet, complete enough for the work of the tests.
 fn documents(nodes: u8) -> Vec<(String, Value)> {
     let live = json!({ "kernel": fleet::digest("vmlinuz"), "initrd": fleet::digest("initrd") });
     let mut stack = fleet::stack();
