@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use muster_core::clusters::DrainReason;
 use muster_core::gates::Verdict;
 use muster_core::ids::ObjectId;
+use muster_core::wire::job::JobSpec;
 use muster_core::wire::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch};
 use serde_json::{Value, json};
 
@@ -309,6 +310,12 @@ async fn an_orphaned_drain_of_muster_is_lifted() {
     world.settle().await;
     assert_eq!(admits(&world).await, 0, "the report may be older");
     say(&mut world, &[("n1", "drained", Some(ours))]).await;
+    let job = world.until_leased("n1", "admit").await;
+    let JobSpec::Admit { lifts, .. } = &job.spec else {
+        panic!("{job:?}")
+    };
+    assert_eq!(*lifts, Some(DrainReason::Leaving), "no other drain");
+    world.agent.work(&job).await.unwrap();
     world.settle().await;
     assert_eq!(admits(&world).await, 1);
     // The scheduler still reports the drain. The server does not ask the scheduler again, and the
