@@ -594,3 +594,32 @@ async fn a_pair_run_leaves_out_the_nodes_without_a_slot() {
     world.engine().await;
     assert_eq!(why(&world, "n6").await.0, "disruption_budget");
 }
+
+#[tokio::test]
+async fn a_slot_is_taken_under_the_locks_of_the_pool_and_of_the_domain() {
+    let world = serving(3, json!("100%"), parity(json!("100%"))).await;
+    let pool = &world.server.app.pool;
+    let id = async |kind: &str| -> sqlx::types::Uuid {
+        let query =
+            sqlx::query_scalar("SELECT id FROM objects WHERE kind = $1 AND name IN ('gpu', 'lab')");
+        query.bind(kind.to_owned()).fetch_one(pool).await.unwrap()
+    };
+    let of_pool = format!("muster disruption pool {}", id("pool").await);
+    let of_domain = format!("muster disruption domain {} feed:odd", id("site").await);
+    for (node, key) in [("n1", of_pool), ("n3", of_domain)] {
+        let mut holder = pool.begin().await.unwrap();
+        sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
+            .bind(&key)
+            .execute(&mut *holder)
+            .await
+            .unwrap();
+        world.ask(node, "maintain").await.expect(202);
+        let app = world.server.app.clone();
+        let waits = tokio::spawn(async move { engine::run_until_idle(&app).await });
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        assert_eq!(world.state(node).await, "in_service", "{key}");
+        holder.rollback().await.unwrap();
+        waits.await.unwrap().unwrap();
+        assert_eq!(world.state(node).await, "draining");
+    }
+}

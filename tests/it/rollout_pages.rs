@@ -346,3 +346,21 @@ async fn the_answer_has_waves_and_an_estimated_end() {
     assert!(end["early"].as_str() < end["late"].as_str(), "{end:#}");
     assert!(!end["assumes"].as_array().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_plan_takes_over_from_the_open_rollout_only_with_the_box() {
+    let world = serving(2, json!("100%")).await;
+    start(&world, 2, &policy()).await;
+    let next = plan(&world, 2, &policy()).await.expect(201).body;
+    let digest = next["plan"].as_str().unwrap().replace(':', "%3A");
+    let path = "/ui/rollouts/gpu-2/acts/start";
+    let form = format!("plan={digest}&typed=2");
+    let refused = post(&world.admin, path, &form).await.expect(409).text;
+    contains(&refused, &["gpu-1 is running"]);
+    assert_eq!(show(&world, "gpu-1").await["state"], "running");
+    let begun = post(&world.admin, path, &format!("{form}&supersede=on")).await;
+    begun.expect(303);
+    let state = async |name: &str| show(&world, name).await["state"].clone();
+    assert_eq!(state("gpu-1").await, "superseded");
+    assert_eq!(state("gpu-2").await, "running");
+}

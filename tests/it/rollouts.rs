@@ -24,7 +24,7 @@ pub(crate) async fn serving(nodes: u8, max_unavailable: Value) -> World {
     world
 }
 
-async fn publish(world: &World, version: &str) {
+pub(crate) async fn publish(world: &World, version: &str) {
     let mut stack = fleet::stack();
     stack["spec"]["version"] = json!(version);
     stack["spec"]["bundle"] = json!(fleet::digest("bundle"));

@@ -334,3 +334,26 @@ async fn an_orphaned_drain_of_muster_is_lifted() {
     );
     world.check().await;
 }
+
+#[tokio::test]
+async fn an_orphaned_drain_is_lifted_by_its_own_reason_after_the_second_report() {
+    for ours in DrainReason::ALL {
+        let mut world = serving(1).await;
+        say(&mut world, &[("n1", "drained", Some(ours.as_str()))]).await;
+        // A reconcile pass between the reports lifts nothing.
+        world.ask("n1", "inspect").await.expect(202);
+        world.settle().await;
+        let query = "SELECT count(*) FROM jobs j JOIN nodes n ON n.id = j.node_id AND n.visit = j.visit WHERE j.step = 'admit'";
+        let asked: i64 = sqlx::query_scalar(query)
+            .fetch_one(&world.server.app.pool)
+            .await
+            .unwrap();
+        assert_eq!(asked, 0, "the report may be older");
+        say(&mut world, &[("n1", "drained", Some(ours.as_str()))]).await;
+        let job = world.until_leased("n1", "admit").await;
+        let JobSpec::Admit { lifts, .. } = &job.spec else {
+            panic!("{job:?}")
+        };
+        assert_eq!(*lifts, Some(ours), "no other drain");
+    }
+}

@@ -246,9 +246,11 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
 
 /// Returns the work of others that keeps the rollout from the node.
 fn find_other_work(row: &NodeRow) -> Option<String> {
-    let own = row.operation.is_some() && row.operation == row.node_operation;
-    let other = row.open_operation.clone().filter(|_| !own);
-    other.or_else(|| {
+    // A node at rest after an attempt of the rollout itself is free for the next attempt.
+    if row.operation.is_some() && row.operation == row.node_operation {
+        return None;
+    }
+    row.open_operation.clone().or_else(|| {
         let rests = row.state.is_resting() && row.state != State::InService;
         rests.then(|| format!("the node is {}", row.state))
     })

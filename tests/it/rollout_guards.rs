@@ -1,0 +1,235 @@
+//! Guards of the executor of rollouts: changes between the plan of a tick and the acts, and members that
+//! come and go. A trigger makes a change in the transaction of the first act, so the change precedes the
+//! second act in every run.
+
+use muster_core::gates::Verdict;
+use muster_server::tasks::rollouts;
+use serde_json::{Value, json};
+
+use crate::rollouts::{
+    marked, marks, policy, publish, serving, settle, show, start, steer, taken, until_one_changes,
+};
+use crate::simulated::World;
+
+/// Runs a statement when the first node gets a mark. The statement reads the node's row as `NEW`.
+async fn at_first(world: &World, mark: &str, statement: &str) {
+    let trigger = format!(
+        "CREATE OR REPLACE FUNCTION interfere() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {statement}; RETURN NULL; END $$;
+         CREATE OR REPLACE TRIGGER interfere AFTER UPDATE ON rollout_nodes FOR EACH ROW
+         WHEN (NEW.mark = '{mark}' AND OLD.mark <> NEW.mark) EXECUTE FUNCTION interfere()"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(trigger))
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
+}
+
+/// One tick that plans to close both nodes of a pool, with a statement after the first close. Returns
+/// the rollout after the tick.
+async fn tick(statement: &str) -> (World, Value) {
+    let world = serving(2, json!("100%")).await;
+    let mut at_once = policy();
+    at_once["canary"] = Value::Null;
+    at_once["waves"] = json!({ "sizes": ["100%"] });
+    let name = start(&world, 2, &at_once).await;
+    at_first(&world, "changing", statement).await;
+    world.agent.report_jobs().await.unwrap();
+    rollouts::round(&world.server.app).await.unwrap();
+    let seen = show(&world, &name).await;
+    (world, seen)
+}
+
+#[tokio::test]
+async fn a_change_after_the_plan_of_a_tick_stops_the_next_act() {
+    let (world, seen) = tick("NULL").await;
+    assert_eq!(taken(&world).await.len(), 2, "one tick: {seen:#}");
+    for statement in [
+        "UPDATE claims SET hold = true WHERE id <> NEW.claim_id",
+        "UPDATE rollouts SET state = 'halted', halt = '{\"person\": \"smoke\"}'",
+        "UPDATE rollouts SET state = 'superseded', ended_at = NEW.since",
+        "UPDATE rollouts SET state = 'done', ended_at = NEW.since",
+        "UPDATE rollout_nodes SET mark = 'skipped' WHERE node_id <> NEW.node_id",
+    ] {
+        let (world, seen) = tick(statement).await;
+        let taken = taken(&world).await;
+        assert_eq!(taken.len(), 1, "{statement}: {seen:#}");
+        let other = if taken[0] == "n1" { "n2" } else { "n1" };
+        assert_eq!(world.state(other).await, "in_service", "{statement}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_act_leaves_the_mark_and_names_the_refusal() {
+    let protect = "UPDATE nodes SET protected = true WHERE id <> NEW.node_id";
+    let (world, seen) = tick(protect).await;
+    assert_eq!(taken(&world).await.len(), 1, "{seen:#}");
+    let refused = marked(&seen, "not_begun");
+    let nodes = seen["nodes"].as_array().unwrap();
+    let node = nodes.iter().find(|node| node["node"] == refused).unwrap();
+    assert_eq!(node["last"]["code"], "protected", "{seen:#}");
+    // The revision of the refused act is not assigned.
+    let path = format!("/v1/claims/c-{refused}");
+    let claim = world.admin.get(&path).await.expect(200).body;
+    assert_eq!(claim["status"]["revision"], 1);
+}
+
+#[tokio::test]
+async fn the_mark_of_a_node_follows_the_change_during_a_halt() {
+    let mut world = serving(2, json!("100%")).await;
+    let name = start(&world, 2, &policy()).await;
+    until_one_changes(&mut world, &name).await;
+    let node = marked(&show(&world, &name).await, "changing");
+    world.until(&node, "installing").await;
+    let reason = json!({ "reason": "the deadline is near" });
+    steer(&world, &name, "halt", reason).await.expect(200);
+    settle(&mut world).await;
+    let halted = show(&world, &name).await;
+    assert_eq!(halted["state"], "halted");
+    assert_eq!(marked(&halted, "done"), node, "{halted:#}");
+    assert!(marks(&halted).contains(&"not_begun"), "{halted:#}");
+}
+
+#[tokio::test]
+async fn a_claim_that_joins_the_pool_joins_the_rollout() {
+    let mut world = serving(3, json!("100%")).await;
+    world.release("n3").await.expect(202);
+    world.settle().await;
+    let name = start(&world, 2, &policy()).await;
+    until_one_changes(&mut world, &name).await;
+    let body = json!({ "name": "late", "spec": { "pool": "gpu", "node": "n3" } });
+    world.admin.post("/v1/claims", &body).await.expect(201);
+    settle(&mut world).await;
+    let done = show(&world, &name).await;
+    assert_eq!(
+        (&done["state"], marks(&done)),
+        (&json!("done"), vec!["done"; 3]),
+        "{done:#}"
+    );
+    let claim = world.admin.get("/v1/claims/late").await.expect(200).body;
+    assert_eq!(claim["status"]["running_revision"], 2);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_failed_node_that_leaves_the_pool_stays_counted() {
+    let mut world = serving(3, json!("100%")).await;
+    let hold = async |world: &World, node: &str, hold: bool| {
+        let path = format!("/v1/claims/c-{node}");
+        let body = json!({ "spec": { "hold": hold } });
+        world.admin.patch(&path, &body).await.expect(200);
+    };
+    hold(&world, "n2", true).await;
+    hold(&world, "n3", true).await;
+    let mut one = policy();
+    one["canary"] = Value::Null;
+    one["failure_budget"] = json!({ "count": 1, "percent": 100 });
+    world.gates("n1", &[Verdict::Fail]);
+    let name = start(&world, 2, &one).await;
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(
+        (&seen["state"], marks(&seen)[0]),
+        (&json!("running"), "failed")
+    );
+    world.release("n1").await.expect(202);
+    world.settle().await;
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(marks(&seen), ["not_begun"; 2], "{seen:#}");
+    // The next failure is the second one of the run.
+    world.gates("n2", &[Verdict::Fail]);
+    hold(&world, "n2", false).await;
+    settle(&mut world).await;
+    let halted = show(&world, &name).await;
+    assert_eq!(halted["halt"]["code"], "failure_budget", "{halted:#}");
+}
+
+#[tokio::test]
+async fn an_act_without_a_slot_is_undone() {
+    let shrink =
+        "UPDATE objects SET spec = jsonb_set(spec, '{max_unavailable}', '1') WHERE kind = 'pool'";
+    let (world, seen) = tick(shrink).await;
+    assert_eq!(taken(&world).await.len(), 1, "{seen:#}");
+    let other = marked(&seen, "not_begun");
+    let path = format!("/v1/claims/c-{other}");
+    let claim = world.admin.get(&path).await.expect(200).body;
+    assert_eq!(claim["status"]["revision"], 1);
+    assert_eq!(world.value(&other, "wish").await, None);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_node_that_moved_on_after_the_plan_is_not_given_back() {
+    let (world, seen) = tick("NULL").await;
+    let name = seen["name"].as_str().unwrap();
+    let moves = "UPDATE nodes SET operation_id = NULL WHERE id <> NEW.node_id";
+    at_first(&world, "not_begun", moves).await;
+    let reason = json!({ "reason": "the deadline is near" });
+    steer(&world, name, "halt", reason).await.expect(200);
+    rollouts::round(&world.server.app).await.unwrap();
+    let seen = show(&world, name).await;
+    let other = marked(&seen, "changing");
+    assert!(marks(&seen).contains(&"not_begun"), "{seen:#}");
+    let path = format!("/v1/claims/c-{other}");
+    let claim = world.admin.get(&path).await.expect(200).body;
+    assert_eq!(claim["status"]["revision"], 2);
+    assert_eq!(world.value(&other, "wish").await, None);
+}
+
+#[tokio::test]
+async fn a_revision_assigned_by_others_stays_at_the_end_of_the_drain() {
+    let mut world = serving(2, json!("100%")).await;
+    let name = start(&world, 2, &policy()).await;
+    until_one_changes(&mut world, &name).await;
+    let node = marked(&show(&world, &name).await, "changing");
+    publish(&world, "3").await;
+    let assign = "UPDATE claims c SET assigned_id = r.id FROM pool_revisions r, nodes n
+                  WHERE r.pool_id = c.pool_id AND r.number = 3 AND n.id = c.node_id AND n.name = $1";
+    let assign = sqlx::query(assign).bind(&node);
+    assign.execute(&world.server.app.pool).await.unwrap();
+    world.ask(&node, "undrain").await.expect(202);
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(marked(&seen, "skipped"), node, "{seen:#}");
+    let path = format!("/v1/claims/c-{node}");
+    let claim = world.admin.get(&path).await.expect(200).body;
+    assert_eq!(claim["status"]["revision"], 3);
+}
+
+#[tokio::test]
+async fn a_hold_gives_a_draining_node_back_until_the_end_of_the_hold() {
+    let mut world = serving(2, json!("100%")).await;
+    let name = start(&world, 2, &policy()).await;
+    until_one_changes(&mut world, &name).await;
+    let node = marked(&show(&world, &name).await, "changing");
+    let path = format!("/v1/claims/c-{node}");
+    let hold = async |world: &World, hold: bool| {
+        let body = json!({ "spec": { "hold": hold } });
+        world.admin.patch(&path, &body).await.expect(200)
+    };
+    let held = hold(&world, true).await.body;
+    assert_eq!(held["status"]["revision"], 2);
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert!(marks(&seen).contains(&"not_begun"), "{seen:#}");
+    assert_eq!(world.state(&node).await, "in_service");
+    let back = world.admin.get(&path).await.expect(200).body;
+    assert_eq!(back["status"]["revision"], 1);
+    hold(&world, false).await;
+    settle(&mut world).await;
+    let done = show(&world, &name).await;
+    assert_eq!(marks(&done), ["done"; 2], "{done:#}");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_change_is_tried_again_until_the_same_result_is_seen_twice() {
+    for (failures, mark) in [(1, "done"), (2, "failed")] {
+        let mut world = serving(1, json!("100%")).await;
+        world.fail("n1", "converge", false, failures);
+        let name = start(&world, 2, &policy()).await;
+        settle(&mut world).await;
+        let seen = show(&world, &name).await;
+        assert_eq!(marks(&seen), [mark], "{failures} failures: {seen:#}");
+    }
+}
