@@ -90,8 +90,9 @@ strangers: deps
 	cargo nextest run --locked --workspace --run-ignored only -E 'test(/^strangers::/)'
 
 # Simulated nodes through their whole lives, behind the real agents' protocol, while server and agent are killed every few seconds. `NODES=2000` for more.
+# `ROLLOUT=1`: afterwards the fleet, in service with jobs, moves to another revision and back; an observer in the database checks every commit.
 fleet: build
-	target/debug/muster-lab fleet --nodes $(or $(NODES),60) --speed 100 --failures 1 --kills
+	target/debug/muster-lab fleet --nodes $(or $(NODES),60) --speed 100 --kills $(if $(ROLLOUT),--rollout --kill-every 20 --timeout-s 3600,--failures 1)
 
 # Nodes in service that fail: a rack of six small virtual machines, in which a service dies, five of six disks turn bad at once, one stays bad, a machine
 # stands still and one does not come back from its reboot. Not in `make test`, whose hour is full.

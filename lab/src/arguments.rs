@@ -93,6 +93,12 @@ pub(crate) struct FleetArguments {
     /// The last act for each node.
     #[arg(long, value_enum, default_value_t = Until::Released)]
     pub until: Until,
+    /// Afterwards, move the fleet in service with jobs to another revision, and back; every commit is checked against the disruption budgets.
+    #[arg(long, conflicts_with_all = ["server", "until"])]
+    pub rollout: bool,
+    /// Median length of a job on a node in service, in simulated seconds.
+    #[arg(long, default_value_t = 3600.0, requires = "rollout")]
+    pub job_s: f64,
     /// URL of a running server for a rehearsal. The fleet stays declared on the server, under the site `simulated`.
     #[arg(long, requires_all = ["token_file", "agent_server"])]
     pub server: Option<String>,

@@ -2,6 +2,7 @@
 
 mod arguments; // Arguments of the larger subcommands
 
+use std::fmt::Display;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -271,6 +272,11 @@ async fn fleet(arguments: FleetArguments) -> anyhow::Result<()> {
             seed,
             speed: arguments.speed,
             failures: arguments.failures / 100.0,
+            job_s: if arguments.rollout {
+                arguments.job_s
+            } else {
+                0.0
+            },
         },
         until: arguments.until,
         kills: arguments
@@ -285,12 +291,19 @@ async fn fleet(arguments: FleetArguments) -> anyhow::Result<()> {
         println!("seed {seed}");
     }
     let cancel = CancellationToken::new();
-    let run = muster_lab::fleet::run(&options, &cancel);
-    let report = stop
-        .run(run, &cancel, "stopping: agent, server, database")
-        .await?;
-    if arguments.json {
-        return print(&report);
+    let stopping = "stopping: agent, server, database";
+    if arguments.rollout {
+        let run = fleet::rollout::run(&options, &cancel);
+        return tell(&stop.run(run, &cancel, stopping).await?, arguments.json);
+    }
+    let run = fleet::run(&options, &cancel);
+    tell(&stop.run(run, &cancel, stopping).await?, arguments.json)
+}
+
+/// Prints a report, as text or as JSON.
+fn tell(report: &(impl Serialize + Display), json: bool) -> anyhow::Result<()> {
+    if json {
+        return print(report);
     }
     println!("{report}");
     Ok(())
@@ -304,6 +317,7 @@ async fn look(arguments: LookArguments) -> anyhow::Result<()> {
             seed: rand::random_range(0..1_000_000),
             speed: arguments.speed,
             failures: arguments.failures / 100.0,
+            job_s: 0.0,
         },
         until: Until::Released,
         kills: None,

@@ -2,11 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::ObjectId;
-use muster_core::wire::scheduler::{ClusterJob, JobsLook, JobsReport};
+use muster_core::wire::scheduler::{ClusterJob, JobsLook, JobsReply, JobsReport, Wait};
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
-use crate::rollouts::{marks, plan, policy, serving, settle, show, start, taken};
+use crate::rollouts::{marks, plan, policy, serving, settle, show, start, steer, taken};
 use crate::simulated::World;
 
 /// The default of `drain_lead_s`.
@@ -123,6 +123,44 @@ async fn a_look_from_before_the_node_serves_is_not_about_the_node() {
     assert_eq!(why(&seen, 0).0, "jobs_unknown", "{seen:#}");
 }
 
+/// Reports the jobs. Returns the nodes kept from long jobs.
+async fn waits(world: &World) -> Vec<Wait> {
+    let reply = world.agent.report_jobs().await.unwrap();
+    let clusters = reply.clusters.into_iter();
+    clusters.flat_map(|cluster| cluster.waits).collect()
+}
+
+#[tokio::test]
+async fn the_scheduler_keeps_long_jobs_from_the_nodes_that_wait() {
+    let mut world = serving(3, json!("100%")).await;
+    run(&world, "17", Some(4 * 3600), &["n1", "n3"]);
+    let mut few = at_once();
+    few["budgets"] = json!({ "max_waiting": 1 });
+    let name = start(&world, 2, &few).await;
+    settle(&mut world).await;
+    assert_eq!(
+        marks(&show(&world, &name).await),
+        ["waiting", "done", "not_begun"]
+    );
+    let expected = [Wait {
+        lead_s: LEAD_S as u32,
+        nodes: vec!["n1".to_owned()],
+    }];
+    assert_eq!(waits(&world).await, expected);
+    // A halted rollout keeps no node from jobs.
+    let reason = json!({ "reason": "the fabric is being measured" });
+    steer(&world, &name, "halt", reason.clone())
+        .await
+        .expect(200);
+    assert_eq!(waits(&world).await, []);
+    steer(&world, &name, "resume", reason).await.expect(200);
+    assert_eq!(waits(&world).await, expected);
+    world.rack().scheduler.jobs.clear();
+    settle(&mut world).await;
+    assert_eq!(show(&world, &name).await["state"], "done");
+    assert_eq!(waits(&world).await, []);
+}
+
 #[tokio::test]
 async fn the_drain_deadline_skips_the_node_or_asks_a_person() {
     for (then, mark) in [("skip", "skipped"), ("ask", "waiting")] {
@@ -179,7 +217,7 @@ async fn a_report_of_jobs_is_cut_and_counts_for_members_only() {
         epoch: world.agent.epoch,
         looks: vec![look],
     };
-    let () = world
+    let _: JobsReply = world
         .agent
         .call("/agent/v1/scheduler/jobs", &report)
         .await
@@ -188,4 +226,27 @@ async fn a_report_of_jobs_is_cut_and_counts_for_members_only() {
     world.rack().scheduler.jobs.clear();
     world.agent.report_jobs().await.unwrap();
     assert_eq!(kept().await.len(), 0);
+}
+
+#[tokio::test]
+async fn the_event_of_a_stall_names_no_user() {
+    let mut world = serving(1, json!("100%")).await;
+    run(&world, "17", None, &["n1"]);
+    start(&world, 2, &at_once()).await;
+    settle(&mut world).await;
+    world.advance(5 * 3600);
+    settle(&mut world).await;
+    let query = "SELECT summary || detail::text FROM events WHERE kind = 'rollout.stalled'";
+    let told: Vec<String> = sqlx::query_scalar(query)
+        .fetch_all(&world.server.app.pool)
+        .await
+        .unwrap();
+    // Readers of the event may be no readers of the node.
+    assert!(!told.is_empty());
+    for told in told {
+        assert!(
+            told.contains("has no end") && !told.contains("alice"),
+            "{told}"
+        );
+    }
 }

@@ -7,7 +7,7 @@ pub mod slurm; // Slurm, by scontrol, sinfo and squeue
 use std::sync::Arc;
 
 use muster_core::clusters::{ClusterSpec, DrainReason, Member};
-use muster_core::wire::scheduler::{ClusterJob, NodeOut};
+use muster_core::wire::scheduler::{ClusterJob, NodeOut, Wait};
 
 use self::slurm::{Controller, Controllers, SlurmError};
 use crate::watch::Watch;
@@ -108,6 +108,16 @@ impl Cluster {
     pub async fn list_jobs(&self) -> Result<Vec<ClusterJob>, ClusterError> {
         match self {
             Self::Slurm(controller) => controller.running_jobs().await,
+        }
+    }
+
+    /// Keeps long jobs away from the waiting nodes, and from no other node. Running jobs go on.
+    ///
+    /// # Errors
+    /// [`ClusterError`]; some nodes may then get jobs of any length, or only short ones.
+    pub async fn hold_back_jobs(&self, waits: &[Wait]) -> Result<(), ClusterError> {
+        match self {
+            Self::Slurm(controller) => controller.reserve(waits).await,
         }
     }
 

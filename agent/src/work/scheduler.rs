@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_core::wire::scheduler::{ClusterLook, JobsLook, SchedulerWatch, WatchedCluster};
+use muster_core::wire::scheduler::{
+    ClusterLook, ClusterWaits, JobsLook, JobsReply, SchedulerWatch, WatchedCluster,
+};
 
 use super::agent::Agent;
 use super::client::error::CallError;
@@ -71,8 +73,26 @@ async fn report_jobs(agent: &Agent, clusters: &[WatchedCluster]) {
     if looks.is_empty() {
         return;
     }
-    if let Err(error) = agent.server.report_jobs(looks).await {
-        agent.heed(&error);
-        tracing::debug!(%error, "jobs not accepted by the server; retrying later");
+    match agent.server.report_jobs(looks).await {
+        Ok(reply) => hold_back_jobs(agent, clusters, &reply).await,
+        Err(error) => {
+            agent.heed(&error);
+            tracing::debug!(%error, "jobs not accepted by the server; retrying later");
+        }
+    }
+}
+
+/// Keeps long jobs away from the nodes that wait for their change. A failure is repaired by the next
+/// report.
+async fn hold_back_jobs(agent: &Agent, clusters: &[WatchedCluster], reply: &JobsReply) {
+    for ClusterWaits { cluster: id, waits } in &reply.clusters {
+        // The reply can list only clusters of the report.
+        let Some(watched) = clusters.iter().find(|watched| watched.id == *id) else {
+            continue;
+        };
+        let cluster = agent.clusters.open(&watched.cluster);
+        if let Err(error) = cluster.hold_back_jobs(waits).await {
+            tracing::warn!(%error, cluster = %id, "reservations of waiting nodes not changed; retrying later");
+        }
     }
 }

@@ -16,6 +16,7 @@ const HABITS: Habits = Habits {
     seed: 7,
     speed: 1500.0,
     failures: 0.0,
+    job_s: 0.0,
 };
 const PATIENCE: Duration = Duration::from_secs(120);
 

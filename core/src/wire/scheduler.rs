@@ -58,6 +58,30 @@ pub struct JobsLook {
     pub jobs: Vec<ClusterJob>,
 }
 
+/// The reply to [`JobsReport`]: the nodes waiting for a change. An empty body, of a server of the
+/// version before, contains nothing about any node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobsReply {
+    /// One entry per cluster of the agent. A missing cluster stays unchanged.
+    pub clusters: Vec<ClusterWaits>,
+}
+
+/// The waiting nodes of a cluster. All other nodes get jobs of any length.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterWaits {
+    pub cluster: ObjectId,
+    pub waits: Vec<Wait>,
+}
+
+/// Nodes waiting for a change. The nodes serve, but get only short jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Longest time limit of a job allowed to start, in seconds. At least 1.
+    pub lead_s: u32,
+    /// Sorted names.
+    pub nodes: Vec<String>,
+}
+
 /// A job that uses nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -11,13 +11,12 @@ use muster_core::values::{Digest, Mac};
 use serde_json::{Value, json};
 
 use super::follow::Declared;
-use super::{FleetOptions, SITE, Until};
+use super::{FleetOptions, NODES_IN_RACK, SITE, Until};
 use crate::simulated::machine::Machine;
 use crate::simulated::rack::Rack;
 
 /// Concurrent declarations.
 const AT_ONCE: usize = 8;
-const NODES_IN_RACK: u32 = 40;
 const NODE_W: u32 = 10_000;
 
 /// Returns the machines behind the nodes.
@@ -44,10 +43,25 @@ fn address(network: u8, number: u32) -> Ipv4Addr {
 
 /// Declares the site, so that its agent can be enrolled.
 pub(super) async fn site(client: &Client) -> anyhow::Result<()> {
-    let live = json!({ "kernel": digest("kernel"), "initrd": digest("initrd") });
-    put(client, "sites", SITE, json!({ "live": live }))
-        .await
-        .map(drop)
+    put(client, "sites", SITE, site_spec()).await.map(drop)
+}
+
+fn site_spec() -> Value {
+    json!({ "live": { "kernel": digest("kernel"), "initrd": digest("initrd") } })
+}
+
+/// Limits the nodes out of service: of the pool, and of each rack.
+pub(super) async fn budgets(
+    client: &Client,
+    of_pool: String,
+    of_rack: String,
+) -> anyhow::Result<()> {
+    let axis = json!({ "name": "rack", "source": "rack", "max_unavailable": of_rack });
+    let (mut site, mut pool) = (site_spec(), pool());
+    site["failure_domains"] = json!([axis]);
+    pool["max_unavailable"] = json!(of_pool);
+    put(client, "sites", SITE, site).await?;
+    put(client, "pools", SITE, pool).await.map(drop)
 }
 
 /// Declares all objects needed by nodes.

@@ -15,6 +15,7 @@ mod oracle; // Checks at the end of a run
 mod people; // The work of operators: claim, release, retry
 mod programs; // The server, its database and the agent, as processes
 mod report; // Measurements of the run
+pub mod rollout; // Rollouts of the fleet, observed from outside
 mod usage; // Memory and load
 pub mod worker; // The agent process over simulated machines
 
@@ -35,6 +36,7 @@ pub use report::Report;
 
 /// The site of all simulated nodes.
 pub const SITE: &str = "simulated";
+const NODES_IN_RACK: u32 = 40;
 const SHOW_EVERY: Duration = Duration::from_millis(500);
 /// The interval of progress lines in a pipe.
 const TELL_EVERY: Duration = Duration::from_secs(5);

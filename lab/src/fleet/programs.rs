@@ -82,6 +82,11 @@ impl Programs {
         &self.client
     }
 
+    /// Returns the URL of the run's own database.
+    pub(super) fn database_url(&self) -> String {
+        self.parts.database_url()
+    }
+
     /// Returns the address of the API and the console.
     pub(super) fn url(&self) -> &str {
         &self.url

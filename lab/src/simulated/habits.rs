@@ -18,6 +18,11 @@ const FATAL: f64 = 0.2;
 /// Maximum factor between a draw and the median. A timeout is a different fault from a slow
 /// machine.
 const FURTHEST: f64 = 3.0;
+/// Standard deviation of the logarithm of a user's job.
+const JOB_SPREAD: f64 = 0.7;
+/// Maximum factor between the time limit of a user's job and its length. Users ask for more time than
+/// their jobs need.
+const LONGEST_LIMIT: f64 = 2.0;
 
 /// The behaviour shared by all machines of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +33,9 @@ pub struct Habits {
     pub speed: f64,
     /// Share of failing jobs, from 0 to 1.
     pub failures: f64,
+    /// Median length of the users' jobs on nodes in service, in simulated seconds. 0 for no jobs.
+    #[serde(default)]
+    pub job_s: f64,
 }
 
 /// The duration of a phase of a job on a machine.
@@ -82,7 +90,25 @@ impl Habits {
     /// Returns the duration of a phase, in real milliseconds. `draw` is the number of the draw.
     pub fn latency_ms(&self, name: &str, draw: u64, what: What) -> f64 {
         let (median_s, spread) = what.distribution();
-        let mut dice = self.dice(name, draw);
+        self.draw_ms(&mut self.dice(name, draw), median_s, spread)
+    }
+
+    /// Whether users run jobs on nodes in service.
+    pub fn has_jobs(&self) -> bool {
+        self.job_s > 0.0
+    }
+
+    /// Returns the length of a user's job and its time limit, in real milliseconds. `since_ms` is the
+    /// time of the machine's admission, `number` the number of the job since then.
+    pub fn user_job_ms(&self, name: &str, since_ms: i64, number: u64) -> (i64, i64) {
+        let mut dice = self.dice(&format!("{name} {since_ms}"), number);
+        let length = self.draw_ms(&mut dice, self.job_s, JOB_SPREAD);
+        let limit = length * (1.0 + dice.random::<f64>() * (LONGEST_LIMIT - 1.0));
+        (length.ceil() as i64, limit.ceil() as i64)
+    }
+
+    /// Draws a duration in real milliseconds, of a lognormal distribution.
+    fn draw_ms(&self, dice: &mut StdRng, median_s: f64, spread: f64) -> f64 {
         // The Box-Muller method makes a normal draw from two uniform draws.
         let (radius, turn): (f64, f64) = (1.0 - dice.random::<f64>(), dice.random());
         let normal = (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * turn).cos();
@@ -120,6 +146,7 @@ mod tests {
         seed: 7,
         speed: 100.0,
         failures: 0.1,
+        job_s: 0.0,
     };
 
     #[test]

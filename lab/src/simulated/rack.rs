@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_core::wire::members::ClusterMembers;
+use muster_core::wire::scheduler::JobsReply;
 
 use super::keep::Keep;
 use super::machine::Machine;
@@ -75,6 +76,19 @@ impl Rack {
             self.scheduler.revision = list.revision;
             self.scheduler.members = list.nodes.iter().map(|node| node.name.clone()).collect();
             self.keep_scheduler();
+        }
+    }
+
+    /// Keeps new jobs away from the waiting machines, and from no other machine.
+    pub fn hold_back_jobs(&mut self, reply: &JobsReply) {
+        let waits = reply.clusters.iter().flat_map(|cluster| &cluster.waits);
+        let waiting: BTreeSet<&String> = waits.flat_map(|wait| &wait.nodes).collect();
+        for (name, machine) in &mut self.machines {
+            if machine.hold_back_jobs(waiting.contains(name))
+                && let Some(keep) = &mut self.keep
+            {
+                keep.machine(machine);
+            }
         }
     }
 

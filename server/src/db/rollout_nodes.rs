@@ -205,6 +205,34 @@ pub async fn find_mark(
     .await?)
 }
 
+/// A node in service that waits for its change.
+#[derive(Clone, Debug)]
+pub struct WaitingRow {
+    pub name: String,
+    /// Seconds before the end of the node's last job at which the node may be closed.
+    pub lead_s: i64,
+}
+
+/// Lists the nodes of a cluster that wait in a running rollout, by name. A halted rollout keeps no
+/// node from jobs.
+pub async fn list_waiting(
+    conn: &mut PgConnection,
+    cluster: &str,
+) -> Result<Vec<WaitingRow>, Error> {
+    Ok(sqlx::query_as!(
+        WaitingRow,
+        r#"SELECT n.name, COALESCE((o.policy ->> 'drain_lead_s')::bigint, 0) AS "lead_s!"
+           FROM rollouts o JOIN rollout_nodes r ON r.rollout_id = o.id AND r.mark = 'waiting'
+                JOIN claims c ON c.id = r.claim_id AND c.node_id = r.node_id AND c.pool_id = o.pool_id AND c.state = 'bound'
+                JOIN nodes n ON n.id = r.node_id AND n.state = 'in_service'
+                JOIN objects pool ON pool.id = o.pool_id AND pool.spec ->> 'cluster' = $1
+           WHERE o.state = 'running' ORDER BY n.name"#,
+        cluster
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
 /// Records the revision assigned now, before the rollout assigns the target.
 pub async fn keep_assigned(
     conn: &mut PgConnection,

@@ -11,6 +11,7 @@ mod hostlist; // Names of nodes in short form
 mod includes; // The included files
 mod jobs; // Running jobs of a node
 mod out; // Nodes out of service
+mod reservations; // Long jobs kept away from waiting nodes
 mod running; // Jobs of the whole cluster
 #[cfg(test)]
 mod tests;

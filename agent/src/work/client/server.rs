@@ -12,7 +12,7 @@ use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::Challenge;
 use muster_core::wire::result::Outcome;
 use muster_core::wire::scheduler::{
-    ClusterLook, JobsLook, JobsReport, SchedulerReport, SchedulerWatch,
+    ClusterLook, JobsLook, JobsReply, JobsReport, SchedulerReport, SchedulerWatch,
 };
 
 use super::error::CallError;
@@ -202,17 +202,17 @@ impl Server {
             .await
     }
 
-    /// Reports the jobs on the nodes of the watched clusters.
+    /// Reports the jobs on the nodes of the watched clusters. Returns the nodes that wait for their
+    /// change.
     ///
     /// # Errors
-    /// [`CallError`]; a server of the version before has no such call.
-    pub async fn report_jobs(&self, looks: Vec<JobsLook>) -> Result<(), CallError> {
+    /// [`CallError`]; a server of the version before has no such call, or an empty reply.
+    pub async fn report_jobs(&self, looks: Vec<JobsLook>) -> Result<JobsReply, CallError> {
         let report = JobsReport {
             epoch: self.epoch,
             looks,
         };
-        let reported = self.client.post("scheduler/jobs", &report, CALL).await;
-        reported.map(|_| ())
+        self.client.ask("scheduler/jobs", &report, CALL).await
     }
 
     /// Reports console output of nodes.

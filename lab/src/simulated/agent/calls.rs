@@ -11,10 +11,13 @@ use muster_core::wire::job::Job;
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::{Answer, Challenge};
 use muster_core::wire::result::Outcome;
-use muster_core::wire::scheduler::{JobsLook, JobsReport, SchedulerReport, SchedulerWatch};
+use muster_core::wire::scheduler::{
+    JobsLook, JobsReply, JobsReport, SchedulerReport, SchedulerWatch,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::super::machine::Machine;
 use super::{Agent, Stop};
 
 /// The server's listener for agents, over a socket or in process.
@@ -171,15 +174,17 @@ impl Agent {
     ///
     /// # Errors
     /// When the server refuses.
-    pub async fn report_jobs(&self) -> Result<(), Stop> {
+    pub async fn report_jobs(&self) -> Result<JobsReply, Stop> {
         let report = SchedulerReport {
             epoch: self.epoch,
             looks: Vec::new(),
         };
         let watch: SchedulerWatch = self.call("/agent/v1/scheduler", &report).await?;
         let jobs = {
-            let rack = self.rack.lock().expect("no holder of the lock panics");
-            rack.scheduler.jobs.clone()
+            let mut rack = self.rack();
+            let mut jobs = rack.scheduler.jobs.clone();
+            jobs.extend(rack.machines.values_mut().filter_map(Machine::user_job));
+            jobs
         };
         let look = |cluster| JobsLook {
             cluster,
@@ -193,7 +198,9 @@ impl Agent {
                 .map(|watched| look(watched.id))
                 .collect(),
         };
-        self.call("/agent/v1/scheduler/jobs", &report).await
+        let reply: JobsReply = self.call("/agent/v1/scheduler/jobs", &report).await?;
+        self.rack().hold_back_jobs(&reply);
+        Ok(reply)
     }
 
     pub async fn list_members(&self, job: &Job) -> Result<ClusterMembers, Stop> {

@@ -4,6 +4,7 @@
 
 mod boots; // Jobs booting a machine, or adopting a machine
 pub mod calls; // The calls of the protocol, and the listener
+mod cluster; // Jobs for the scheduler
 mod node_work; // Jobs done by muster-node
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -267,41 +268,12 @@ impl Agent {
             }
             JobSpec::Reboot { permit, .. } => self.reboot(job, *permit).await,
             JobSpec::Gates { plan, .. } => self.run_on_node(job, Work::Gate(plan.clone())).await,
-            JobSpec::Admit { revision, name, .. } => {
-                self.takes(job, What::Admit).await?;
-                self.step()?;
-                match self.configure(job, *revision, name).await? {
-                    true => Ok(JobResult::Admitted {
-                        view: "idle".into(),
-                    }),
-                    false => Err(failed("not_listed")),
-                }
-            }
+            JobSpec::Admit { revision, name, .. } => self.admit(job, *revision, name).await,
             JobSpec::Adopt(adopt) => self.adopt(job, adopt),
             JobSpec::Pair(order) => self.pair(job, order).await,
-            JobSpec::Drain { .. } => {
-                self.takes(job, What::Drain).await?;
-                Ok(JobResult::Drained)
-            }
-            JobSpec::Remove { revision, name, .. } => {
-                self.takes(job, What::Remove).await?;
-                self.step()?;
-                match self.configure(job, *revision, name).await? {
-                    true => Err(failed("still_listed")),
-                    false => Ok(JobResult::Removed),
-                }
-            }
+            JobSpec::Drain { .. } => self.drain(job).await,
+            JobSpec::Remove { revision, name, .. } => self.remove(job, *revision, name).await,
         }
-    }
-
-    /// Brings the scheduler's configuration to a revision, with a single list for all waiting jobs. Returns whether the list has the node.
-    async fn configure(&self, job: &Job, revision: i64, name: &str) -> Result<bool, Stop> {
-        let _alone = self.writing.lock().await;
-        if self.rack().scheduler.revision < revision {
-            let list = self.list_members(job).await?;
-            self.rack().configure(&list);
-        }
-        Ok(self.rack().scheduler.lists(name))
     }
 
     /// Redeems a power permit for an act still to be done.

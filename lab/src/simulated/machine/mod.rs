@@ -2,6 +2,7 @@
 //! every act on the machine. The log is the oracle of the tests: an act without an entry did not
 //! happen.
 
+mod jobs; // Jobs of users
 pub mod node_program; // muster-node on the machine
 mod turn; // Outcomes of jobs
 
@@ -18,9 +19,11 @@ use muster_core::values::Mac;
 use muster_core::wire::node::Marker;
 use serde::{Deserialize, Serialize};
 
+use self::jobs::Service;
 use self::node_program::Spool;
 use super::habits::{Habits, Took, What};
 
+pub use self::jobs::Served;
 pub use self::turn::Turn;
 
 /// An act on a machine.
@@ -91,6 +94,8 @@ pub struct Machine {
     booted_converged: bool,
     spools: BTreeMap<JobId, Spool>,
     epoch: i64,
+    #[serde(default)]
+    service: Service,
     /// The password accepted by the BMC; `None` accepts any password, until the first change.
     #[serde(default)]
     pub bmc_password: Option<String>,
@@ -122,6 +127,7 @@ impl Machine {
             booted_converged: false,
             spools: BTreeMap::new(),
             epoch: 0,
+            service: Service::default(),
             bmc_password: None,
         }
     }
@@ -203,6 +209,7 @@ impl Machine {
     }
 
     fn record(&mut self, done: Done) {
+        self.interrupt(&done.act);
         self.log.push(Done {
             at: Clock::System.now(),
             ..done

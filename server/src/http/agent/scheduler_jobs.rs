@@ -1,13 +1,12 @@
 //! Jobs on the nodes of a scheduler, kept for rollouts. A report is untrusted: texts are cut, and only
-//! members of the agent's own clusters have jobs.
+//! members of the agent's own clusters have jobs. The reply lists the nodes waiting for a change.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use http::StatusCode;
 use jiff::Timestamp;
 use muster_core::ids::NodeId;
-use muster_core::wire::scheduler::{ClusterJob, JobsReport};
+use muster_core::wire::scheduler::{ClusterJob, ClusterWaits, JobsReply, JobsReport, Wait};
 use sqlx::PgConnection;
 
 use super::told::Told;
@@ -17,6 +16,7 @@ use crate::db;
 use crate::db::scheduler::ClusterRow;
 use crate::db::scheduler_jobs::{KEPT, KeptJob, NodeJobs};
 use crate::error::Error;
+use crate::http::extract::Json;
 
 /// The longest stored id, user and state, in characters.
 const TEXT_CHARS: usize = 60;
@@ -25,8 +25,9 @@ pub(super) async fn report(
     State(app): State<App>,
     agent: Agent,
     Told(report): Told<JobsReport>,
-) -> Result<StatusCode, Error> {
+) -> Result<Json<JobsReply>, Error> {
     let mut tx = app.pool.begin().await?;
+    let mut reply = JobsReply::default();
     match agent.fence_alone(&mut tx, report.epoch, &app).await? {
         Standing::Acts => {
             let now = app.clock.now();
@@ -34,6 +35,7 @@ pub(super) async fn report(
                 let look = report.looks.iter().find(|look| look.cluster == cluster.id);
                 if let Some(look) = look {
                     keep_jobs(&mut tx, &cluster, &look.jobs, now).await?;
+                    reply.clusters.push(list_waits(&mut tx, &cluster).await?);
                 }
             }
         }
@@ -41,7 +43,26 @@ pub(super) async fn report(
         Standing::Unheard | Standing::StandsBy => {}
     }
     tx.commit().await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Json(reply))
+}
+
+/// Lists the waiting nodes of a cluster, by the longest job allowed to start.
+async fn list_waits(conn: &mut PgConnection, cluster: &ClusterRow) -> Result<ClusterWaits, Error> {
+    let rows = db::rollout_nodes::list_waiting(conn, &cluster.name).await?;
+    let mut waits: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for row in rows {
+        let lead_s = u32::try_from(row.lead_s).unwrap_or_default();
+        waits.entry(lead_s).or_default().push(row.name);
+    }
+    // A rollout without a lead closes a node after the end of its jobs: no job may start.
+    let waits = waits.into_iter().map(|(lead_s, nodes)| Wait {
+        lead_s: lead_s.max(1),
+        nodes,
+    });
+    Ok(ClusterWaits {
+        cluster: cluster.id,
+        waits: waits.collect(),
+    })
 }
 
 async fn keep_jobs(

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_core::clusters::{DrainReason, Member, SlurmCluster};
+use muster_core::wire::scheduler::Wait;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::private::{PrivateSlurm, install_hook};
-use super::{BaseState, Controllers, Limits, NodeView, SlurmError};
+use super::{BaseState, Controller, Controllers, Limits, NodeView, SlurmError};
 use crate::watch::Watch;
 
 /// Recorded output of `scontrol show node n1`, 22.05.8 on Debian 12.
@@ -257,6 +258,7 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         matches!(&harmful, Err(SlurmError::WouldRemove { names }) if names.starts_with("n1 (IDLE")),
         "{harmful:?}"
     );
+    long_jobs_stay_away(&slurm, &controller).await;
     controller.note_members(7, &nodes);
     controller.note_members(6, &stale);
     let (short, _) = within(Duration::from_secs(1));
@@ -332,6 +334,76 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         .drain("n1", DrainReason::Leaving, &watch)
         .await
         .expect("no node, no jobs");
+}
+
+/// Reserves the node `n1`, and gives it back.
+async fn long_jobs_stay_away(slurm: &PrivateSlurm, controller: &Controller) {
+    let waits = [Wait {
+        lead_s: 900,
+        nodes: vec!["n1".to_owned()],
+    }];
+    let own = [
+        "create",
+        "reservation",
+        "ReservationName=own",
+        "Nodes=n1",
+        "StartTime=now+2hours",
+    ];
+    let own = [&own[..], &["Duration=10", "Users=root", "Flags=OVERLAP"]].concat();
+    slurm.run("scontrol", &own).await;
+    controller.reserve(&waits).await.unwrap();
+    controller
+        .reserve(&waits)
+        .await
+        .expect("nothing is left to do");
+    let shown = slurm.run("scontrol", &["show", "reservations", "-o"]).await;
+    let ours = shown
+        .lines()
+        .find(|line| line.contains("muster-wait-900-0"));
+    let ours = ours.unwrap_or_else(|| panic!("{shown}"));
+    assert!(
+        ours.contains("Nodes=n1 ") && ours.contains("TIME_FLOAT"),
+        "{ours}"
+    );
+
+    let submit = |limit| {
+        [
+            "-w",
+            "n1",
+            "-t",
+            limit,
+            "-o",
+            "/dev/null",
+            "--wrap",
+            "sleep 1",
+        ]
+    };
+    slurm.run("sbatch", &submit("60")).await;
+    slurm
+        .until("squeue", &["-h", "-o", "%T %r"], "PENDING ReqNodeNotAvail")
+        .await;
+    let short = ["-w", "n1", "-t", "5", "echo", "a short job runs"];
+    assert_eq!(slurm.run("srun", &short).await, "a short job runs\n");
+    slurm
+        .until("squeue", &["-h", "-o", "%T %r"], "PENDING ReqNodeNotAvail")
+        .await;
+
+    controller.reserve(&[]).await.unwrap();
+    let shown = slurm.run("scontrol", &["show", "reservations", "-o"]).await;
+    assert!(!shown.contains("muster-wait"), "{shown}");
+    assert!(
+        shown.contains("ReservationName=own "),
+        "another owner keeps its reservation: {shown}"
+    );
+    slurm.until("squeue", &["-h", "-o", "%T"], "RUNNING").await;
+    slurm.run("scancel", &["--user", "root"]).await;
+    slurm
+        .run("scontrol", &["delete", "ReservationName=own"])
+        .await;
+    controller
+        .reserve(&[])
+        .await
+        .expect("no reservation at all");
 }
 
 #[tokio::test]
