@@ -16,16 +16,14 @@ use self::observer::{Budgets, Observer};
 pub use self::report::RolloutReport;
 use super::follow::Follower;
 use super::programs::Programs;
-use super::{
-    FleetOptions, NODES_IN_RACK, SITE, TELL_EVERY, Until, bar, declare, go_through, kills,
-};
+use super::{FleetOptions, SITE, TELL_EVERY, Until, bar, declare, go_through, kills};
 use crate::parts::Part;
 use crate::run_dir::RunDir;
 use crate::simulated::keep::Keep;
 
 /// Nodes that may be out of service, in per cent of the pool, and of each rack.
-const POOL_PERCENT: u32 = 10;
-const RACK_PERCENT: u32 = 20;
+const POOL_PERCENT: usize = 10;
+const RACK_PERCENT: usize = 20;
 /// Simulated seconds between the end of a node's last job and the start of its drain, at most.
 const LEAD_S: f64 = 900.0;
 const LOOK: Duration = Duration::from_secs(1);
@@ -102,14 +100,14 @@ async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<Rol
 
 /// The budgets as the declaration means them, computed apart from the server.
 fn budgets(nodes: u32) -> Budgets {
-    let part = |of: u32, percent: u32| usize::try_from((of * percent / 100).max(1)).unwrap_or(1);
+    let nodes = nodes as usize;
     Budgets {
-        pool: part(nodes, POOL_PERCENT),
-        rack: part(NODES_IN_RACK.min(nodes), RACK_PERCENT),
+        pool: (nodes * POOL_PERCENT / 100).max(1),
+        rack_percent: RACK_PERCENT,
     }
 }
 
-fn percent(number: u32) -> String {
+fn percent(number: usize) -> String {
     format!("{number}%")
 }
 

@@ -27,8 +27,8 @@ pub(super) struct Observer {
 pub(super) struct Budgets {
     /// Most nodes of the pool out of service.
     pub pool: usize,
-    /// Most nodes of a rack out of service.
-    pub rack: usize,
+    /// Most nodes of a rack out of service, in per cent of the rack.
+    pub rack_percent: usize,
 }
 
 /// The findings of the observer.
@@ -151,6 +151,8 @@ impl Seen {
 struct World {
     nodes: BTreeMap<Uuid, Seen>,
     out: BTreeMap<String, BTreeSet<Uuid>>,
+    /// Nodes of each rack.
+    sizes: BTreeMap<String, usize>,
     halted: bool,
 }
 
@@ -160,6 +162,7 @@ impl World {
             Fact::Place { id, name, rack } => {
                 let node = self.nodes.entry(*id).or_default();
                 (node.name, node.rack) = (name.clone(), rack.clone());
+                *self.sizes.entry(rack.clone()).or_default() += 1;
                 *id
             }
             Fact::Node { id, state, held } => {
@@ -231,8 +234,10 @@ fn check(lines: &[Line], budgets: Budgets) -> Observed {
                     "{name} is taken: {out} nodes of the pool are out, of {most}"
                 ));
             }
-            if of_rack > budgets.rack {
-                let (most, rack) = (budgets.rack, &node.rack);
+            let rack = &node.rack;
+            let size = world.sizes.get(rack).copied().unwrap_or_default();
+            let most = (size * budgets.rack_percent / 100).max(1);
+            if of_rack > most {
                 found.violations.push(format!(
                     "{name} is taken: {of_rack} nodes of {rack} are out, of {most}"
                 ));
@@ -253,7 +258,10 @@ mod tests {
 
     use super::*;
 
-    const BUDGETS: Budgets = Budgets { pool: 2, rack: 1 };
+    const BUDGETS: Budgets = Budgets {
+        pool: 2,
+        rack_percent: 50,
+    };
 
     fn line(tx: u32, fact: Value) -> Line {
         Line {

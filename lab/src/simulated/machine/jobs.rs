@@ -157,14 +157,14 @@ impl Machine {
         true
     }
 
-    /// Removes the machine from the scheduler.
+    /// Removes the machine from the scheduler. A pause goes on until the next admission.
     pub fn leave(&mut self) {
         let service = &mut self.service;
-        let paused = service.pause.take().map(|pause| pause.jobs);
-        let last = service.at.take().map(|last| last.number + 1);
-        service.served.jobs += paused.or(last).unwrap_or_default();
-        service.since_ms = None;
-        (service.drained_ms, service.reserved_ms) = (None, None);
+        let last = service.at.take().map_or(0, |last| last.number + 1);
+        if service.pause.is_none() {
+            service.served.jobs += last;
+        }
+        (service.since_ms, service.drained_ms, service.reserved_ms) = (None, None, None);
     }
 
     /// Returns the job of a user on the machine, as the scheduler lists it.
@@ -200,6 +200,8 @@ fn now_ms() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use muster_core::values::Mac;
+
     use super::*;
 
     const HABITS: Habits = Habits {
@@ -247,6 +249,24 @@ mod tests {
             interrupted: Vec::new(),
         };
         assert_eq!(service.served, served);
+    }
+
+    #[test]
+    fn a_pause_outlasts_a_removal_from_the_scheduler() {
+        let mut machine = Machine::new("a".to_owned(), Mac([0; 6])).with(HABITS);
+        let now = now_ms();
+        machine.service.since_ms = Some(now - 10_000);
+        machine.service.pause = Some(Pause {
+            since_ms: now - 5000,
+            jobs: 3,
+        });
+        machine.service.drained_ms = Some(now - 7000);
+        machine.leave();
+        assert_eq!(machine.user_job(), None);
+        machine.serve();
+        assert!(machine.user_job().is_some());
+        assert_eq!(machine.served().jobs, 3);
+        assert!(machine.served().idle_ms >= 5000, "{:?}", machine.served());
     }
 
     #[test]
