@@ -246,12 +246,12 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
 
 /// Returns the work of others that keeps the rollout from the node.
 fn find_other_work(row: &NodeRow) -> Option<String> {
-    // A node at rest after an attempt of the rollout itself is free for the next attempt.
-    if row.operation.is_some() && row.operation == row.node_operation {
-        return None;
-    }
-    row.open_operation.clone().or_else(|| {
-        let rests = row.state.is_resting() && row.state != State::InService;
+    let own = row.operation.is_some() && row.operation == row.node_operation;
+    let other = row.open_operation.clone().filter(|_| !own);
+    other.or_else(|| {
+        // A failed change of the rollout itself is tried again.
+        let is_retried = own && row.mark == Mark::Changing;
+        let rests = row.state.is_resting() && row.state != State::InService && !is_retried;
         rests.then(|| format!("the node is {}", row.state))
     })
 }
