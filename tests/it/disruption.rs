@@ -595,6 +595,19 @@ async fn a_pair_run_leaves_out_the_nodes_without_a_slot() {
     assert_eq!(why(&world, "n6").await.0, "disruption_budget");
 }
 
+/// Waits until a transaction of the test's database waits for an advisory lock.
+async fn until_a_lock_is_awaited(pool: &sqlx::PgPool, key: &str) {
+    let query = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                 WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted)";
+    for _ in 0..600 {
+        if sqlx::query_scalar(query).fetch_one(pool).await.unwrap() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("no act waits for {key}");
+}
+
 #[tokio::test]
 async fn a_slot_is_taken_under_the_locks_of_the_pool_and_of_the_domain() {
     let world = serving(3, json!("100%"), parity(json!("100%"))).await;
@@ -616,7 +629,7 @@ async fn a_slot_is_taken_under_the_locks_of_the_pool_and_of_the_domain() {
         world.ask(node, "maintain").await.expect(202);
         let app = world.server.app.clone();
         let waits = tokio::spawn(async move { engine::run_until_idle(&app).await });
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        until_a_lock_is_awaited(pool, &key).await;
         assert_eq!(world.state(node).await, "in_service", "{key}");
         holder.rollback().await.unwrap();
         waits.await.unwrap().unwrap();

@@ -340,7 +340,7 @@ async fn an_orphaned_drain_is_lifted_by_its_own_reason_after_the_second_report()
     for ours in DrainReason::ALL {
         let mut world = serving(1).await;
         say(&mut world, &[("n1", "drained", Some(ours.as_str()))]).await;
-        // A reconcile pass between the reports lifts nothing.
+        // A reconcile pass between the reports lifts no drain.
         world.ask("n1", "inspect").await.expect(202);
         world.settle().await;
         let query = "SELECT count(*) FROM jobs j JOIN nodes n ON n.id = j.node_id AND n.visit = j.visit WHERE j.step = 'admit'";

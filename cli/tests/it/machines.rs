@@ -1,4 +1,4 @@
-//! A server with simulated machines behind it: the agent of their site works in this process, by the real agents' protocol.
+//! A server with simulated machines. The agent of the site runs in this process, with the real agents' protocol.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const HABITS: Habits = Habits {
 };
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// All that a claim needs. Digests are as good as any: nothing is fetched by them.
+/// The kinds needed by a claim. Digests are placeholders, because no blob is fetched.
 const KINDS: &str = r#"
 kind: site
 name: lab
@@ -68,16 +68,16 @@ name: gpu
 spec: {image: debian-12, stack: base, suite: smoke, cluster: slurm}
 "#;
 
-/// A server, and the machines that its nodes are.
+/// A server, and the simulated machines of the nodes.
 pub(crate) struct Fleet {
     pub(crate) server: Server,
-    /// Where its agent works, which ends when this is dropped.
+    /// The runtime of the agent. The agent ends when the runtime is dropped.
     runtime: tokio::runtime::Runtime,
     agent: tokio::task::AbortHandle,
 }
 
 impl Fleet {
-    /// Nodes `n1`… that are available.
+    /// Declares the nodes `n1`… and waits until all are available.
     pub(crate) fn start(count: u8) -> Self {
         let server = Server::start();
         let digest = muster_core::values::Digest::of(b"anything").to_string();
@@ -138,12 +138,12 @@ impl Fleet {
         fleet
     }
 
-    /// Ends the agent: nothing is done on the machines any more.
+    /// Ends the agent. No job runs on the machines afterwards.
     pub(crate) fn stop(&self) {
         self.agent.abort();
     }
 
-    /// What an agent would have told, into the database.
+    /// Runs a statement in the database, in place of a report by an agent. At least one row changes.
     pub(crate) fn sql(&self, statement: &'static str) {
         use sqlx::{Connection as _, PgConnection};
         self.runtime.block_on(async {
@@ -166,7 +166,7 @@ impl Fleet {
         self.server.muster(&line.split(' ').collect::<Vec<_>>())
     }
 
-    /// Lists until there are so many.
+    /// Repeats a list until the number of entries is reached.
     pub(crate) fn until(&self, line: &str, count: usize) {
         let begun = Instant::now();
         loop {
@@ -186,7 +186,7 @@ impl Fleet {
         }
     }
 
-    /// A field of what a noun gets.
+    /// Returns a member of the JSON document printed by a command.
     pub(crate) fn value(&self, line: &str, pointer: &str) -> String {
         let value = self.muster(&format!("{line} -o json")).expect(0).json();
         let value = value
@@ -197,7 +197,7 @@ impl Fleet {
             .map_or_else(|| value.to_string(), str::to_owned)
     }
 
-    /// `muster` as somebody else, who has a token made on the server's host.
+    /// Runs `muster` as another user, with a token created on the server's host.
     pub(crate) fn muster_as(&self, name: &str, line: &str) -> Said {
         let (home, database) = (self.server.dir.path(), self.server.database("muster"));
         let key = home.join("data/master.key").display().to_string();
