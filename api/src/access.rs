@@ -30,7 +30,7 @@ words! {
 
 /// Every verb, with the roles holding the verb: `o` operator, `u` automation, `v` viewer. The
 /// administrator role holds every verb. docs/access.md shows this table in words.
-pub const VERBS: [(&str, &str); 68] = [
+pub const VERBS: [(&str, &str); 69] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -86,6 +86,7 @@ pub const VERBS: [(&str, &str); 68] = [
     ("subnet.write", ""),
     ("hardware_profile.write", "ou"),
     ("network_profile.write", "ou"),
+    ("maintenance_window.write", "ou"),
     ("credential.write", ""),
     ("image.write", "ou"),
     ("stack.write", "ou"),

@@ -28,9 +28,11 @@ pub trait Kind:
         + 'static;
 }
 
-/// Every kind with a collection of its own, as (kind, collection). The CLI and a test iterate over
+/// Every kind with a collection of its own, as (kind, collection). A kind follows the kinds that it
+/// refers to, because `muster apply` and plans write in this order. The CLI and a test iterate over
 /// this list.
-pub const COLLECTIONS: [(&str, &str); 15] = [
+pub const COLLECTIONS: [(&str, &str); 16] = [
+    ("maintenance_window", "maintenance_windows"),
     ("site", "sites"),
     ("rack", "racks"),
     ("subnet", "subnets"),

@@ -20,6 +20,7 @@ pub mod gate_runs; // Runs of a suite on a node
 pub mod hardware_profiles; // Required hardware of a server model
 pub mod images; // OS disk images
 pub mod kind; // Kinds, with their names in paths and documents
+pub mod maintenance_windows; // Times at which rollouts may take nodes
 pub mod network_profiles; // Network layout of installed nodes
 pub mod nodes; // One server: desired state and progress
 pub mod object; // The common shape of all objects

@@ -39,6 +39,9 @@ pub struct PoolSpec {
     /// further node out of service beyond this number. Default: `"10%"`.
     #[serde(default = "default_max_unavailable")]
     pub max_unavailable: Amount,
+    /// Name of a maintenance window for the rollouts of the pool, beside the window of the site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance_window: Option<String>,
     /// Health checks for nodes in service, and recovery of failing nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<PoolHealth>,

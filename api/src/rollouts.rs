@@ -135,6 +135,26 @@ pub struct RolloutNow {
     /// The rule that limits `most_changing`. Absent if every node could change at the same time.
     #[serde(default)]
     pub bound_by: Option<RolloutReason>,
+    /// The maintenance windows. Nodes are taken while all of them are open.
+    #[serde(default)]
+    pub windows: Vec<RolloutWindow>,
+}
+
+/// A maintenance window of a rollout at this moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RolloutWindow {
+    /// Name of the maintenance window.
+    pub name: String,
+    /// `site`, `pool` or `rollout`: the object that names the window.
+    pub named_by: String,
+    /// Whether nodes may be taken now. A window that cannot be read is closed.
+    pub open: bool,
+    /// The end of the open time, or the next opening. Absent where neither is near: within 15 days.
+    #[serde(default)]
+    pub changes_at: Option<Timestamp>,
+    /// The reason of the freeze of today. Absent without a freeze.
+    #[serde(default)]
+    pub frozen: Option<String>,
 }
 
 /// The estimated end of a rollout: of a plan, the end after a start now.

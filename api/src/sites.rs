@@ -25,6 +25,10 @@ pub struct SiteSpec {
     /// domain limits the nodes that Muster takes out of service at a time, over all pools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failure_domains: Vec<DomainAxis>,
+    /// Name of a maintenance window for the rollouts at the site. Absent: rollouts may take nodes at
+    /// any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance_window: Option<String>,
 }
 
 /// The live image, as two blobs.

@@ -91,7 +91,7 @@ const fn declared(word: &'static str, collection: &'static str, schema: &'static
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 16] = [
+pub(crate) const KINDS: [Kind; 17] = [
     declared("site", "sites", "Site"),
     declared("rack", "racks", "Rack"),
     declared("subnet", "subnets", "Subnet"),
@@ -104,6 +104,11 @@ pub(crate) const KINDS: [Kind; 16] = [
         "network_profile",
         "network_profiles",
         "NetworkProfileObject",
+    ),
+    declared(
+        "maintenance_window",
+        "maintenance_windows",
+        "MaintenanceWindowObject",
     ),
     declared("credential", "credentials", "Credential"),
     declared("image", "images", "Image"),

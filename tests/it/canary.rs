@@ -269,6 +269,7 @@ fn readable() -> Vec<String> {
                 "pools" => "gpu",
                 "hardware_profiles" => "virtual",
                 "network_profiles" => "bonded",
+                "maintenance_windows" => "nights",
                 "webhooks" => "ops",
                 _ => "lab",
             };

@@ -331,6 +331,13 @@ fn declared_writes() -> Vec<Write> {
             fleet::network_profile(),
         ),
         (
+            "put_maintenance_window",
+            "patch_maintenance_window",
+            "delete_maintenance_window",
+            "/v1/maintenance_windows/nights",
+            fleet::maintenance_window(),
+        ),
+        (
             "put_credential",
             "patch_credential",
             "delete_credential",
@@ -429,7 +436,7 @@ async fn fleet(server: &Server, admin: &Caller) -> [String; 3] {
     admin
         .patch(
             "/v1/pools/gpu",
-            &json!({ "spec": { "network_profile": "bonded" } }),
+            &json!({ "spec": { "network_profile": "bonded", "maintenance_window": "nights" } }),
         )
         .await
         .expect(200);

@@ -55,6 +55,7 @@ mod revisions; // Revisions of a pool, and the time at which a change reaches no
 mod rollout_guards; // Changes between the plan of a tick and the acts, and members that come and go
 mod rollout_jobs; // Rollouts and the jobs of nodes
 mod rollout_pages; // The console of rollouts
+mod rollout_windows; // Rollouts and maintenance windows
 mod rollouts; // Moves of a pool to a revision, in waves
 mod schedulers; // Nodes that take no jobs, as reported by the schedulers
 mod scopes; // Lists and pages for readers of a part of the fleet

@@ -44,7 +44,15 @@ async fn a_whole_fleet_is_planned_before_any_of_it_is_there() {
         desired("rack", "r1", &fleet::rack()),
         desired("site", "lab", &json!({ "spec": {} })),
     ];
-    let told = plan(&admin, &objects).await;
+    let mut first = objects.to_vec();
+    first.retain(|object| object["kind"] != "site");
+    let site = json!({ "spec": { "maintenance_window": "nights" } });
+    let window = fleet::maintenance_window();
+    first.extend([
+        desired("site", "lab", &site),
+        desired("maintenance_window", "nights", &window),
+    ]);
+    let told = plan(&admin, &first).await;
     let all = told["objects"].as_array().unwrap();
     for object in all {
         assert_eq!(

@@ -40,6 +40,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "subnet",
             "hardware_profile",
             "network_profile",
+            "maintenance_window",
             "image",
             "stack",
             "suite",

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use muster_api::rollouts::{
-    PlanRollout, Rollout, RolloutEstimate, RolloutState, StartRollout, SteerNode, SteerRollout,
+    PlanRollout, Rollout, RolloutEstimate, RolloutState, RolloutWindow, StartRollout, SteerNode,
+    SteerRollout,
 };
 use muster_core::rollout::RolloutPolicy;
 
@@ -53,6 +54,9 @@ pub(crate) struct PlanArgs {
     /// File with the policy, as JSON. Default: canary of 1 node, exponential waves, reboots allowed
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// Maintenance window of the rollout, beside the windows of site and pool
+    #[arg(long, value_name = "NAME")]
+    maintenance_window: Option<String>,
 }
 
 /// The plan to start.
@@ -162,7 +166,7 @@ fn show(session: &Session, rollout: &Rollout) -> anyhow::Result<()> {
 }
 
 async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
-    let policy = match &args.policy {
+    let mut policy: RolloutPolicy = match &args.policy {
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
@@ -170,6 +174,9 @@ async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
         }
         None => RolloutPolicy::default(),
     };
+    if args.maintenance_window.is_some() {
+        policy.maintenance_window = args.maintenance_window;
+    }
     let body = PlanRollout {
         pool: args.pool,
         revision: args.revision,
@@ -267,6 +274,8 @@ fn describe(rollout: &Rollout) -> Vec<String> {
             because.unwrap_or_default()
         )
     }));
+    let windows = rollout.now.iter().flat_map(|now| &now.windows);
+    lines.extend(windows.map(describe_window));
     lines.extend(describe_waves(rollout));
     lines.extend(rollout.estimate.as_ref().map(describe_end));
     if rollout.state == RolloutState::Planned {
@@ -277,6 +286,30 @@ fn describe(rollout: &Rollout) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Returns a maintenance window in a line.
+fn describe_window(window: &RolloutWindow) -> String {
+    let at = window.changes_at;
+    let state = match (window.open, &window.frozen) {
+        (true, _) => {
+            let until = at.map(|at| format!(" until {at:.0}"));
+            format!("open{}", until.unwrap_or_default())
+        }
+        (false, frozen) => {
+            let freeze = frozen.as_deref().map(|reason| match reason {
+                "" => " by a freeze".to_owned(),
+                reason => format!(" by a freeze ({reason})"),
+            });
+            let opens = at.map(|at| format!(", opens {at:.0}"));
+            format!(
+                "closed{}{}",
+                freeze.unwrap_or_default(),
+                opens.unwrap_or_default()
+            )
+        }
+    };
+    format!("window {} of the {}: {state}", window.name, window.named_by)
 }
 
 /// Returns the ended nodes of each wave in a line. `None` without nodes.

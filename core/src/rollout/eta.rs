@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::amount::count_nodes;
+use super::calendar::Calendar;
 use super::failures::find_halt;
 use super::fleet::{Control, Fleet, Jobs, Node, Stage};
 use super::plan::{Plan, Verdict, plan};
 use super::policy::RolloutPolicy;
 use super::rehearsal::{Pace, rehearse};
 use super::rule::{Rule, WaitsFor};
-use super::windows::Windows;
 use crate::effects::Effect;
 
 /// Plans multiplied by nodes, for each of both runs: a few seconds at most.
@@ -43,9 +43,9 @@ pub struct Estimate {
     pub assumes: Vec<String>,
 }
 
-/// Estimates the end of a rollout at `now`. `windows` are the windows behind the facts of the fleet.
-pub fn estimate(policy: &RolloutPolicy, fleet: &Fleet, windows: &Windows, now: Timestamp) -> Eta {
-    estimate_within(policy, fleet, windows, MOST_WORK, now)
+/// Estimates the end of a rollout at `now`. `calendar` has the windows behind the facts of the fleet.
+pub fn estimate(policy: &RolloutPolicy, fleet: &Fleet, calendar: &Calendar, now: Timestamp) -> Eta {
+    estimate_within(policy, fleet, calendar, MOST_WORK, now)
 }
 
 /// Estimates like [`estimate`], with a limit on the plans multiplied by the nodes, for each of both
@@ -53,7 +53,7 @@ pub fn estimate(policy: &RolloutPolicy, fleet: &Fleet, windows: &Windows, now: T
 pub fn estimate_within(
     policy: &RolloutPolicy,
     fleet: &Fleet,
-    windows: &Windows,
+    calendar: &Calendar,
     most_work: usize,
     now: Timestamp,
 ) -> Eta {
@@ -75,13 +75,13 @@ pub fn estimate_within(
         return Eta::Unknown { why };
     }
     let (early, late) = find_paces(fleet);
-    let run = |pace: &Pace| rehearse(policy, fleet, windows, pace, most_work, now);
+    let run = |pace: &Pace| rehearse(policy, fleet, calendar, pace, most_work, now);
     match (run(&early), run(&late)) {
         (Ok(one), Ok(other)) => Eta::Ends(Estimate {
             early: one.min(other),
             late: one.max(other),
             left: fleet.count(is_left),
-            assumes: list_assumptions(policy, fleet, windows, &first, (&early, &late)),
+            assumes: list_assumptions(policy, fleet, calendar, &first, (&early, &late)),
         }),
         (Err(why), _) | (Ok(_), Err(why)) => Eta::Unknown { why },
     }
@@ -147,7 +147,7 @@ fn assume_short(effect: Effect) -> u32 {
 fn list_assumptions(
     policy: &RolloutPolicy,
     fleet: &Fleet,
-    windows: &Windows,
+    calendar: &Calendar,
     plan: &Plan,
     paces: (&Pace, &Pace),
 ) -> Vec<String> {
@@ -165,7 +165,7 @@ fn list_assumptions(
         let max = count_nodes(concurrency.max);
         list.push(format!("Now at most {max} can change at a time: {rule}."));
     }
-    if !windows.weekly.is_empty() || !windows.freezes.is_empty() {
+    if calendar.has_limits() {
         list.push("Nodes are closed in the maintenance windows only.".to_owned());
     }
     if let Some(canary) = policy.canary.as_ref().filter(|_| !plan.has_canary_passed) {

@@ -6,6 +6,7 @@
 
 mod action; // Actions of a plan, with reasons
 mod amount; // Counts and percentages of nodes
+mod calendar; // The maintenance windows of a rollout, together
 mod condition; // Facts that keep the rollout from starting on a node
 mod desk; // Slots, ledger, waves and units of a planning call
 mod domains; // Failure domains of a site
@@ -32,6 +33,7 @@ mod windows; // Maintenance windows and freeze dates
 
 pub use action::{Act, Action, Because};
 pub use amount::Amount;
+pub use calendar::Calendar;
 pub use domains::{
     DomainAxis, DomainSource, MOST_AXES, NodePlace, build_budget, check_axes, list_domains,
 };
@@ -53,4 +55,4 @@ pub use policy::{
 pub use rule::{Hindrance, Phase, Rule, WaitsFor};
 pub use unit_faults::find_unit_faults;
 pub use waves::{has_canary_passed, number_waves};
-pub use windows::{Day, Freeze, Opening, Weekly, Windows};
+pub use windows::{Day, Freeze, MaintenanceWindow, Opening, Weekly};

@@ -33,6 +33,9 @@ pub struct RolloutPolicy {
     pub train: bool,
     /// The date by which every node is to be visited. Later nodes are listed with their reason.
     pub visit_by: Option<Timestamp>,
+    /// Name of a maintenance window for this rollout, beside the windows of site and pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub maintenance_window: Option<String>,
     /// Seconds before the change of a node at which the users of its jobs get a notice; at most 8
     /// values, each 300 to 14 days. Empty for no notices.
     pub notice_before_s: Vec<u32>,
@@ -190,6 +193,7 @@ impl Default for RolloutPolicy {
             allow: Allow::Reboot,
             train: false,
             visit_by: None,
+            maintenance_window: None,
             notice_before_s: Vec::new(),
             max_deferral_s: 0,
         }

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::action::{Act, Action};
+use super::calendar::Calendar;
 use super::fleet::{Change, Fleet, Jobs, Node, Service, Stage, Validation};
 use super::plan::{Plan, Verdict, plan};
 use super::policy::{DrainPolicy, RolloutPolicy};
 use super::rule::Rule;
-use super::windows::{Opening, Windows, add};
+use super::windows::{Opening, add};
 use crate::effects::Effect;
 use crate::ids::NodeId;
 
@@ -50,7 +51,7 @@ struct Rehearsal<'a> {
 pub(super) fn rehearse(
     policy: &RolloutPolicy,
     fleet: &Fleet,
-    windows: &Windows,
+    calendar: &Calendar,
     pace: &Pace,
     most_work: usize,
     now: Timestamp,
@@ -68,7 +69,7 @@ pub(super) fn rehearse(
     model.prepare();
     let most = MOST_PLANS.min(most_work / fleet.nodes.len().max(1));
     for _ in 0..most {
-        model.advance(windows);
+        model.advance(calendar);
         let plan = plan(policy, &model.fleet, model.now);
         match &plan.verdict {
             Verdict::Done => return Ok(model.now),
@@ -154,10 +155,10 @@ impl Rehearsal<'_> {
     }
 
     /// Reads the windows, and ends jobs and steps.
-    fn advance(&mut self, windows: &Windows) {
+    fn advance(&mut self, calendar: &Calendar) {
         let now = self.now;
-        self.fleet.window = windows.open_at(now);
-        self.fleet.frozen_until = windows.frozen_at(now);
+        self.fleet.window = calendar.open_at(now);
+        self.fleet.frozen_until = calendar.frozen_at(now);
         for node in &mut self.fleet.nodes {
             if let Jobs::Known(jobs) = &mut node.jobs {
                 jobs.retain(|job| job.ends.is_none_or(|ends| ends > now));

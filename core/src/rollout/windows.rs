@@ -21,12 +21,15 @@ const MOST_MINUTES: u32 = 7 * 24 * 60;
 /// Maximum length of a freeze.
 const MOST_FREEZE_DAYS: i32 = 366;
 const MOST_WINDOWS: usize = 32;
+/// Maximum length of a reason, in characters.
+const MOST_REASON: usize = 200;
 
-/// The times at which a rollout may take nodes out of service.
+/// A maintenance window: the times at which a rollout may take nodes out of service. Named by sites,
+/// pools and policies of rollouts; a rollout takes nodes while all of its windows are open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Windows {
+pub struct MaintenanceWindow {
     /// The IANA name of the time zone: `Europe/Zurich`.
     pub time_zone: String,
     /// Always open if empty.
@@ -111,7 +114,7 @@ struct Period {
     end: Timestamp,
 }
 
-impl Windows {
+impl MaintenanceWindow {
     /// Returns windows that are always open.
     pub fn always() -> Self {
         Self {
@@ -177,8 +180,35 @@ impl Windows {
                 let detail = "0 to 366 days after the first day.";
                 faults.push(Fault::new(pointer, "out_of_range", detail));
             }
+            if freeze.reason.chars().count() > MOST_REASON {
+                let pointer = format!("freezes/{index}/reason");
+                faults.push(Fault::new(
+                    pointer,
+                    "out_of_range",
+                    "At most 200 characters.",
+                ));
+            }
         }
         faults
+    }
+
+    /// Returns the reason of a freeze that covers the time.
+    pub fn find_freeze(&self, time: Timestamp) -> Option<&Freeze> {
+        let zone = ZONES.get(&self.time_zone).ok()?;
+        let date = zone.to_datetime(time).date();
+        let covers = |freeze: &&Freeze| freeze.first <= date && date <= freeze.last;
+        self.freezes.iter().find(covers)
+    }
+
+    /// Returns whether the other document may be open at a time at which this one is closed. Only
+    /// further freezes keep the answer at no.
+    pub fn may_open_more(&self, other: &Self) -> bool {
+        let keeps = |freeze: &Freeze| {
+            let covers = |new: &Freeze| new.first <= freeze.first && freeze.last <= new.last;
+            other.freezes.iter().any(covers)
+        };
+        let has_windows = self.time_zone == other.time_zone && self.weekly == other.weekly;
+        !has_windows || !self.freezes.iter().all(keeps)
     }
 
     fn freeze_periods(&self, zone: &TimeZone) -> Vec<Period> {

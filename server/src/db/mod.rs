@@ -32,6 +32,7 @@ pub mod jobs; // Units of work leased to agents
 pub mod keys; // Sealed keys and secrets
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
 pub mod macs; // Boot MACs of nodes, with addresses
+pub mod maintenance_windows; // Maintenance windows of a rollout
 pub mod matches; // Machines found to be a declared node
 pub mod monitoring; // Node counts and scrape targets for monitoring
 pub mod networks; // Input for rendering a node's network

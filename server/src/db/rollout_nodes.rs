@@ -209,6 +209,7 @@ pub async fn find_mark(
 #[derive(Clone, Debug)]
 pub struct WaitingRow {
     pub name: String,
+    pub rollout: RolloutId,
     /// Seconds before the end of the node's last job at which the node may be closed.
     pub lead_s: i64,
 }
@@ -221,7 +222,7 @@ pub async fn list_waiting(
 ) -> Result<Vec<WaitingRow>, Error> {
     Ok(sqlx::query_as!(
         WaitingRow,
-        r#"SELECT n.name, COALESCE((o.policy ->> 'drain_lead_s')::bigint, 0) AS "lead_s!"
+        r#"SELECT n.name, o.id AS "rollout: RolloutId", COALESCE((o.policy ->> 'drain_lead_s')::bigint, 0) AS "lead_s!"
            FROM rollouts o JOIN rollout_nodes r ON r.rollout_id = o.id AND r.mark = 'waiting'
                 JOIN claims c ON c.id = r.claim_id AND c.node_id = r.node_id AND c.pool_id = o.pool_id AND c.state = 'bound'
                 JOIN nodes n ON n.id = r.node_id AND n.state = 'in_service'

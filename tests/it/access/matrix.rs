@@ -218,6 +218,7 @@ impl Objects {
             "credentials" => "bmc",
             "hardware_profiles" => "virtual",
             "network_profiles" => "bonded",
+            "maintenance_windows" => "nights",
             _ => "x",
         };
         let path = self

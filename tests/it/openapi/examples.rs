@@ -137,6 +137,10 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
     for (path, body) in [
         ("/v1/network_profiles/bonded", fleet::network_profile()),
         (
+            "/v1/maintenance_windows/nights",
+            fleet::maintenance_window(),
+        ),
+        (
             "/v1/credentials/root",
             json!({ "spec": { "purpose": "adopt", "secret": "key" } }),
         ),
@@ -289,6 +293,7 @@ pub(crate) fn reads(description: &Value, named: &[(&str, String)]) -> Vec<(Strin
             "get_role_binding" => "infra",
             "get_credential" => "bmc",
             "get_network_profile" => "bonded",
+            "get_maintenance_window" => "nights",
             "get_site" => "lab",
             "get_rack" => "r1",
             "get_subnet" => "prov",
@@ -521,6 +526,7 @@ async fn every_body_has_an_example_that_is_taken() {
         ("put_subnet", "/v1/subnets/prov"),
         ("put_hardware_profile", "/v1/hardware_profiles/virtual"),
         ("put_network_profile", "/v1/network_profiles/bonded"),
+        ("put_maintenance_window", "/v1/maintenance_windows/nights"),
         ("put_credential", "/v1/credentials/bmc"),
         ("put_image", "/v1/images/debian-12"),
         ("put_stack", "/v1/stacks/base"),
@@ -577,6 +583,7 @@ async fn every_body_has_an_example_that_is_taken() {
             "subnet" => "prov",
             "hardware_profile" => "virtual",
             "network_profile" => "bonded",
+            "maintenance_window" => "nights",
             "credential" => "bmc",
             "image" => "debian-12",
             "stack" => "base",

@@ -24,6 +24,15 @@ pub(crate) fn profile() -> Value {
     }})
 }
 
+/// Returns a window of four nights a week, with a freeze at the end of the year.
+pub(crate) fn maintenance_window() -> Value {
+    json!({ "spec": {
+        "time_zone": "Europe/Zurich",
+        "weekly": [{ "days": ["mon", "tue", "wed", "thu"], "start": "22:00:00", "length_min": 360 }],
+        "freezes": [{ "first": "2026-12-19", "last": "2027-01-03", "reason": "end of the year" }],
+    }})
+}
+
 /// Returns a profile that fits every node of [`node`]: the profile uses only the boot interface.
 pub(crate) fn network_profile() -> Value {
     json!({ "spec": {
@@ -87,6 +96,7 @@ pub(crate) async fn declare(admin: &Caller) {
         ("/v1/subnets/prov", subnet()),
         ("/v1/hardware_profiles/virtual", profile()),
         ("/v1/network_profiles/bonded", network_profile()),
+        ("/v1/maintenance_windows/nights", maintenance_window()),
         (
             "/v1/credentials/bmc",
             json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "calvin" } }),

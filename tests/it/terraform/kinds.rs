@@ -39,6 +39,14 @@ resource "muster_network_profile" "bonded" {
     vlans      = { storage = { id = 120, over = "first", addresses = [{ label = "storage" }] } }
   }
 }
+resource "muster_maintenance_window" "nights" {
+  name = "nights"
+  spec = {
+    time_zone = "Europe/Zurich"
+    weekly    = [{ days = ["mon", "tue"], start = "22:00:00", length_min = 360 }]
+    freezes   = [{ first = "2026-12-19", last = "2027-01-03", reason = "end of the year" }]
+  }
+}
 resource "muster_credential" "bmc" {
   name           = "bmc"
   spec           = { purpose = "bmc", user = "root" }
@@ -132,12 +140,13 @@ pub(super) fn fleet() -> String {
 }
 
 /// What is declared after [`changed`]: the kind, the name of its resource, and of the object.
-const DECLARED: [(&str, &str, &str); 15] = [
+const DECLARED: [(&str, &str, &str); 16] = [
     ("site", "lab", "lab"),
     ("rack", "r1", "r1"),
     ("subnet", "prov", "prov"),
     ("hardware_profile", "virtual", "virtual"),
     ("network_profile", "bonded", "bonded"),
+    ("maintenance_window", "nights", "nights"),
     ("credential", "bmc", "bmc"),
     ("image", "debian", "debian-12"),
     ("stack", "base", "base"),
@@ -165,6 +174,7 @@ fn changed() -> String {
         ),
         ("value = 9.4", "value = 9.25"),
         ("mtu = 9000", "mtu = 8000"),
+        ("length_min = 360", "length_min = 300"),
         ("secret_version = \"1\"", "secret_version = \"2\""),
         ("version = \"5.2\"", "version = \"5.3\""),
         (
@@ -218,7 +228,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .run_logged(&["apply", "-auto-approve"])
         .await
         .expect(0);
-    let mut printed = logged.says("15 added, 0 changed, 0 destroyed").text;
+    let mut printed = logged.says("16 added, 0 changed, 0 destroyed").text;
     assert!(printed.contains("[TRACE]"), "everything is logged");
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     let hash =
@@ -230,7 +240,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .apply()
         .await
         .expect(0)
-        .says("1 added, 14 changed, 1 destroyed")
+        .says("1 added, 15 changed, 1 destroyed")
         .text;
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     assert_eq!(admin.get("/v1/racks/r1").await.body["spec"]["units"], 48);
@@ -258,7 +268,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .apply()
         .await
         .expect(0)
-        .says("15 imported, 0 added, 0 changed, 0 destroyed")
+        .says("16 imported, 0 added, 0 changed, 0 destroyed")
         .text;
     printed += &imported.plan().await.expect(0).says("No changes.").text;
     let read = imported.run(&["output", "-json"]).await.expect(0).text;
@@ -288,7 +298,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         );
     }
 
-    terraform.destroy().await.expect(0).says("15 destroyed");
+    terraform.destroy().await.expect(0).says("16 destroyed");
     for (_, collection) in muster_api::kind::COLLECTIONS {
         let left = admin
             .get(&format!("/v1/{collection}"))
@@ -303,7 +313,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .plan()
         .await
         .expect(2)
-        .says("15 to add, 0 to change, 0 to destroy");
+        .says("16 to add, 0 to change, 0 to destroy");
 }
 
 #[tokio::test]

@@ -158,6 +158,19 @@ pub(super) const NOUNS: &[Noun] = &[
         columns: super::PLAIN,
     },
     Noun {
+        kind: "maintenance_window",
+        collection: "maintenance_windows",
+        about: "Maintenance windows: times at which rollouts may take nodes, and freeze dates",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("TIME ZONE", "/spec/time_zone", Form::Text),
+            AGE,
+            ID,
+        ],
+    },
+    Noun {
         kind: "image",
         collection: "images",
         about: "Images: disk images of operating systems",

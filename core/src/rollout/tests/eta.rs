@@ -14,7 +14,7 @@ fn by_twos() -> RolloutPolicy {
 }
 
 /// Minutes from the start to the early and the late end.
-fn spread(policy: &RolloutPolicy, fleet: &Fleet, windows: &Windows) -> (i64, i64) {
+fn spread(policy: &RolloutPolicy, fleet: &Fleet, windows: &Calendar) -> (i64, i64) {
     let eta = estimate(policy, fleet, windows, start());
     let Eta::Ends(Estimate { early, late, .. }) = eta else {
         panic!("{eta:?}");
@@ -24,7 +24,7 @@ fn spread(policy: &RolloutPolicy, fleet: &Fleet, windows: &Windows) -> (i64, i64
 }
 
 fn unknown(policy: &RolloutPolicy, fleet: &Fleet) -> String {
-    match estimate(policy, fleet, &Windows::always(), start()) {
+    match estimate(policy, fleet, &Calendar::default(), start()) {
         Eta::Unknown { why } => why,
         eta @ (Eta::Ended | Eta::Ends(_)) => panic!("{eta:?}"),
     }
@@ -39,7 +39,7 @@ fn measured(count: usize, minutes: &[u32]) -> Fleet {
 
 #[test]
 fn measured_durations_and_the_concurrency_give_the_spread() {
-    let always = Windows::always();
+    let always = Calendar::default();
     // Two slots for the change, which is half of a node's time: three pairs, one after another.
     let fleet = measured(6, &[20, 40]);
     assert_eq!(spread(&by_twos(), &fleet, &always), (40, 40));
@@ -62,8 +62,8 @@ fn without_a_measurement_the_assumption_is_stated() {
         allow: Allow::Reinstall,
         ..policy()
     };
-    assert_eq!(spread(&policy, &fleet, &Windows::always()), (30, 120));
-    let Eta::Ends(estimate) = estimate(&policy, &fleet, &Windows::always(), start()) else {
+    assert_eq!(spread(&policy, &fleet, &Calendar::default()), (30, 120));
+    let Eta::Ends(estimate) = estimate(&policy, &fleet, &Calendar::default(), start()) else {
         panic!("an estimate");
     };
     assert_eq!(estimate.left, 2);
@@ -82,7 +82,7 @@ fn without_a_measurement_the_assumption_is_stated() {
 
 #[test]
 fn job_ends_soak_windows_and_freezes_move_the_end() {
-    let always = Windows::always();
+    let always = Calendar::default();
     let mut busy = measured(1, &[20]);
     busy.nodes[0].jobs = job_for("7", 600);
     // Early, the job ends after half of its time; the node is closed within the drain lead.
@@ -96,14 +96,16 @@ fn job_ends_soak_windows_and_freezes_move_the_end() {
         ..policy()
     };
     assert_eq!(spread(&canary, &measured(2, &[20]), &always), (100, 100));
-    let nightly = |freezes| Windows {
-        time_zone: "UTC".to_owned(),
-        weekly: vec![Weekly {
-            days: Day::ALL.to_vec(),
-            start: "10:00:00".parse().unwrap(),
-            length_min: 60,
-        }],
-        freezes,
+    let nightly = |freezes| {
+        Calendar::from(MaintenanceWindow {
+            time_zone: "UTC".to_owned(),
+            weekly: vec![Weekly {
+                days: Day::ALL.to_vec(),
+                start: "10:00:00".parse().unwrap(),
+                length_min: 60,
+            }],
+            freezes,
+        })
     };
     assert_eq!(
         spread(&policy(), &measured(1, &[20]), &nightly(Vec::new())),
@@ -137,7 +139,12 @@ fn job_ends_soak_windows_and_freezes_move_the_end() {
 
 #[test]
 fn the_binding_rule_is_stated() {
-    let eta = estimate(&by_twos(), &measured(6, &[20]), &Windows::always(), start());
+    let eta = estimate(
+        &by_twos(),
+        &measured(6, &[20]),
+        &Calendar::default(),
+        start(),
+    );
     let Eta::Ends(estimate) = eta else {
         panic!("{eta:?}");
     };
@@ -158,14 +165,14 @@ fn started_nodes_count_with_the_rest_of_their_time() {
     gating.since = start() - minutes(60);
     fleet.nodes = vec![working, gating];
     fleet.planned = 2;
-    assert_eq!(spread(&policy(), &fleet, &Windows::always()), (14, 14));
+    assert_eq!(spread(&policy(), &fleet, &Calendar::default()), (14, 14));
     fleet.nodes[0] = staged(0, Stage::Changing(Change::Draining));
     fleet.nodes[0].jobs = job_for("7", 10);
-    assert_eq!(spread(&policy(), &fleet, &Windows::always()), (25, 30));
+    assert_eq!(spread(&policy(), &fleet, &Calendar::default()), (25, 30));
     for node in &mut fleet.nodes {
         node.stage = Stage::Done { changed: true };
     }
-    let eta = estimate(&policy(), &fleet, &Windows::always(), start());
+    let eta = estimate(&policy(), &fleet, &Calendar::default(), start());
     assert_eq!(eta, Eta::Ended);
 }
 
@@ -180,7 +187,7 @@ fn a_drain_deadline_ends_the_wait_of_the_estimate() {
     };
     let mut fleet = measured(1, &[20]);
     fleet.nodes[0].jobs = Jobs::Known(vec![job("7", None)]);
-    assert_eq!(spread(&policy, &fleet, &Windows::always()), (140, 140));
+    assert_eq!(spread(&policy, &fleet, &Calendar::default()), (140, 140));
 }
 
 #[test]
@@ -254,7 +261,7 @@ fn units_are_rehearsed_as_a_whole() {
     for (number, node) in fleet.nodes.iter_mut().enumerate() {
         node.member.domains = [["a", "b"][number / 2].to_owned()].into();
     }
-    assert_eq!(spread(&policy(), &fleet, &Windows::always()), (40, 40));
+    assert_eq!(spread(&policy(), &fleet, &Calendar::default()), (40, 40));
 }
 
 #[test]
@@ -266,13 +273,20 @@ fn an_estimate_has_a_bound() {
     let mut slow = policy();
     slow.budgets.max_changing = Amount::Count(1);
     let run = |most_work, fleet: &Fleet| {
-        rehearse(&slow, fleet, &Windows::always(), &pace, most_work, start())
+        rehearse(
+            &slow,
+            fleet,
+            &Calendar::default(),
+            &pace,
+            most_work,
+            start(),
+        )
     };
     let many = "the rollout has too many steps for an estimate".to_owned();
     assert_eq!(run(300, &fleet(30)), Err(many));
     assert_eq!(run(30_000, &fleet(30)), Ok(start() + minutes(310)));
     // Windows of 15 minutes a day admit a single node each.
-    let seldom = Windows {
+    let seldom = MaintenanceWindow {
         time_zone: "UTC".to_owned(),
         weekly: vec![Weekly {
             days: vec![Day::Monday],
@@ -281,7 +295,14 @@ fn an_estimate_has_a_bound() {
         }],
         freezes: Vec::new(),
     };
-    let long = rehearse(&slow, &fleet(200), &seldom, &pace, 1_000_000, start());
+    let long = rehearse(
+        &slow,
+        &fleet(200),
+        &seldom.into(),
+        &pace,
+        1_000_000,
+        start(),
+    );
     assert_eq!(long, Err("the rollout takes more than a year".to_owned()));
 }
 
@@ -308,7 +329,7 @@ fn ends_of_many_jobs_are_planned_together() {
     let end = rehearse(
         &canary,
         &fleet,
-        &Windows::always(),
+        &Calendar::default(),
         &pace,
         most_work,
         start(),
@@ -334,7 +355,7 @@ proptest! {
             world.load(last);
             let (fleet, now) = (&world.rollouts[last], world.now);
             let left = fleet.nodes.iter().filter(|node| !node.stage.mark().is_terminal());
-            match estimate(&world.policy, fleet, &world.windows, now) {
+            match estimate(&world.policy, fleet, &world.calendar, now) {
                 Eta::Ended => prop_assert_eq!(left.count(), 0),
                 Eta::Ends(estimate) => {
                     prop_assert!(now <= estimate.early && estimate.early <= estimate.late);

@@ -22,7 +22,7 @@ pub(super) struct World {
     budget: Budget,
     neighbours: Vec<Member>,
     has_units: bool,
-    pub(super) windows: Windows,
+    pub(super) calendar: Calendar,
     pub(super) now: Timestamp,
     dice: Dice,
     /// All acts succeed, and nothing blocks.
@@ -34,7 +34,7 @@ impl World {
         let mut dice = Dice(seed);
         // A change of summer time in Zurich lies within the run.
         let first = ["2026-03-28T12:00:00Z", "2026-10-24T12:00:00Z"][dice.roll(2)];
-        let nightly = Windows {
+        let nightly = MaintenanceWindow {
             time_zone: "Europe/Zurich".to_owned(),
             weekly: vec![Weekly {
                 days: Day::ALL.to_vec(),
@@ -57,10 +57,10 @@ impl World {
             },
             neighbours: (100..100 + dice.roll(4)).map(member).collect(),
             has_units: dice.hits(2),
-            windows: if dice.hits(3) {
-                nightly
+            calendar: if dice.hits(3) {
+                nightly.into()
             } else {
-                Windows::always()
+                Calendar::default()
             },
             now: first.parse().unwrap(),
             dice,
@@ -159,8 +159,8 @@ impl World {
             })
             .collect();
         let fleet = &mut self.rollouts[at];
-        fleet.window = self.windows.open_at(self.now);
-        fleet.frozen_until = self.windows.frozen_at(self.now);
+        fleet.window = self.calendar.open_at(self.now);
+        fleet.frozen_until = self.calendar.frozen_at(self.now);
         fleet.budget = self.budget.clone();
         fleet.neighbours = self.neighbours.clone();
         for ((node, machine), busy) in fleet.nodes.iter_mut().zip(&self.machines).zip(busy) {
@@ -257,11 +257,16 @@ impl World {
             }
             9 => {
                 let day = now.to_zoned(jiff::tz::TimeZone::UTC).date();
-                self.windows.freezes = vec![Freeze {
+                let today = Freeze {
                     first: day,
                     last: day,
                     reason: String::new(),
-                }];
+                };
+                self.calendar.windows.truncate(1);
+                self.calendar.windows.push(MaintenanceWindow {
+                    freezes: vec![today],
+                    ..MaintenanceWindow::always()
+                });
             }
             10 => self.policy.failure_budget.count = Some(self.dice.roll(4) as u32),
             11 if last == 0 && self.dice.hits(3) => {
@@ -348,7 +353,7 @@ impl World {
     /// Ends every disturbance: people resume, repair and answer.
     pub(super) fn calm(&mut self) {
         self.is_calm = true;
-        self.windows = Windows::always();
+        self.calendar = Calendar::default();
         self.policy.failure_budget = FailureBudget {
             count: Some(1000),
             percent: None,

@@ -9,8 +9,8 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn zurich(days: &[Day], start: &str, length_min: u32) -> Windows {
-    Windows {
+fn zurich(days: &[Day], start: &str, length_min: u32) -> MaintenanceWindow {
+    MaintenanceWindow {
         time_zone: "Europe/Zurich".to_owned(),
         weekly: vec![Weekly {
             days: days.to_vec(),
@@ -149,7 +149,7 @@ fn adjacent_windows_are_open_without_an_end() {
         Opening::Open { until: None }
     );
     assert_eq!(
-        Windows::always().open_at(start()),
+        MaintenanceWindow::always().open_at(start()),
         Opening::Open { until: None }
     );
     let two = zurich(&[Day::Monday, Day::Tuesday], "00:00", 24 * 60);
@@ -182,14 +182,58 @@ fn faults_of_windows_have_pointers_and_an_unknown_zone_is_closed() {
     assert_eq!(found, wanted);
     assert_eq!(windows.open_at(start()), Opening::Closed { opens: None });
     let written = r#"{"time_zone": "Asia/Tokyo", "weekly": [{"days": ["sat", "sun"], "start": "01:00:00", "length_min": 240}], "freezes": [{"first": "2026-12-24", "last": "2027-01-02"}]}"#;
-    let read: Windows = serde_json::from_str(written).unwrap();
+    let read: MaintenanceWindow = serde_json::from_str(written).unwrap();
     assert_eq!(read.faults(), []);
     let again = serde_json::to_string(&read).unwrap();
-    assert_eq!(serde_json::from_str::<Windows>(&again).unwrap(), read);
+    assert_eq!(
+        serde_json::from_str::<MaintenanceWindow>(&again).unwrap(),
+        read
+    );
+}
+
+#[test]
+fn windows_of_site_and_pool_are_open_together() {
+    let nights = zurich(Day::ALL, "22:00", 8 * 60);
+    let mut tuesday = zurich(&[Day::Tuesday], "04:00", 4 * 60);
+    let calendar = |windows: &[&MaintenanceWindow]| Calendar {
+        windows: windows.iter().copied().cloned().collect(),
+        is_unreadable: false,
+    };
+    let both = calendar(&[&nights, &tuesday]);
+    // 2026-01-13 is a Tuesday. From 4 to 6 o'clock both are open.
+    let monday = at("2026-01-12T10:00:00Z");
+    assert_eq!(both.open_at(monday), closed("2026-01-13T03:00:00Z"));
+    let opened = at("2026-01-13T03:00:00Z");
+    assert_eq!(both.open_at(opened), open("2026-01-13T05:00:00Z"));
+    let freeze = |first: &str, last: &str| Freeze {
+        first: first.parse().unwrap(),
+        last: last.parse().unwrap(),
+        reason: String::new(),
+    };
+    // A freeze of one document goes on in a freeze of the other.
+    tuesday.freezes = vec![freeze("2026-01-12", "2026-01-13")];
+    let mut frozen = nights.clone();
+    frozen.freezes = vec![freeze("2026-01-14", "2026-01-15")];
+    let both = calendar(&[&frozen, &tuesday]);
+    assert_eq!(both.frozen_at(monday), Some(at("2026-01-15T23:00:00Z")));
+    assert_eq!(both.open_at(monday), closed("2026-01-20T03:00:00Z"));
+    // Noon is never in the night.
+    let noon = zurich(Day::ALL, "11:00", 120);
+    let never = calendar(&[&nights, &noon]);
+    assert_eq!(never.open_at(monday), Opening::Closed { opens: None });
+    // Without windows nothing is closed, and an unreadable window is.
+    assert_eq!(calendar(&[]).open_at(monday), Opening::Open { until: None });
+    assert!(!calendar(&[]).has_limits());
+    let unreadable = Calendar {
+        is_unreadable: true,
+        ..Calendar::default()
+    };
+    assert_eq!(unreadable.open_at(monday), Opening::Closed { opens: None });
+    assert!(unreadable.has_limits());
 }
 
 /// Windows in zones with different rules of summer time.
-fn some_windows() -> impl Strategy<Value = Windows> {
+fn some_windows() -> impl Strategy<Value = MaintenanceWindow> {
     let zones = [
         "Europe/Zurich",
         "America/New_York",
@@ -221,7 +265,7 @@ fn some_windows() -> impl Strategy<Value = Windows> {
     let weekly = prop::collection::vec(weekly, 1..4);
     let freezes = prop::collection::vec(freeze, 0..3);
     (prop::sample::select(zones.to_vec()), weekly, freezes).prop_map(|(zone, weekly, freezes)| {
-        Windows {
+        MaintenanceWindow {
             time_zone: zone.to_owned(),
             weekly,
             freezes,
@@ -234,24 +278,40 @@ proptest! {
 
     /// The announced change is the next change, to the second.
     #[test]
-    fn an_opening_holds_until_its_announced_end(windows in some_windows(), after_min in 0..60_000_i64) {
+    fn an_opening_holds_until_its_announced_end(
+        windows in prop::collection::vec(some_windows(), 0..4),
+        after_min in 0..60_000_i64,
+    ) {
         let now = at("2026-03-01T00:00:00Z") + minutes(after_min);
         let second = SignedDuration::from_secs(1);
-        match windows.open_at(now) {
+        let calendar = Calendar { windows, is_unreadable: false };
+        let is_open = |time| matches!(calendar.open_at(time), Opening::Open { .. });
+        let all_open = |time| calendar.windows.iter().all(|one| matches!(one.open_at(time), Opening::Open { .. }));
+        prop_assert_eq!(is_open(now), all_open(now));
+        match calendar.open_at(now) {
             Opening::Open { until: Some(until) } => {
                 prop_assert!(until > now);
-                let is_closed = matches!(windows.open_at(until), Opening::Closed { .. });
-                prop_assert!(is_closed);
-                prop_assert_eq!(windows.open_at(until - second), Opening::Open { until: Some(until) });
+                prop_assert!(!is_open(until));
+                prop_assert_eq!(calendar.open_at(until - second), Opening::Open { until: Some(until) });
             }
-            Opening::Open { until: None } => prop_assert!(windows.frozen_at(now).is_none()),
-            Opening::Closed { opens } => {
-                let opens = opens.expect("every window opens once a week");
-                prop_assert!(opens > now && windows.frozen_at(opens).is_none());
-                let is_open = matches!(windows.open_at(opens), Opening::Open { .. });
-                prop_assert!(is_open);
-                prop_assert_eq!(windows.open_at(opens - second), Opening::Closed { opens: Some(opens) });
+            Opening::Open { until: None } => prop_assert!(calendar.frozen_at(now).is_none()),
+            Opening::Closed { opens: Some(opens) } => {
+                prop_assert!(opens > now && calendar.frozen_at(opens).is_none());
+                prop_assert!(is_open(opens));
+                prop_assert_eq!(calendar.open_at(opens - second), Opening::Closed { opens: Some(opens) });
+                // No common opening is missed.
+                let hours = opens.duration_since(now).as_secs() / 3600;
+                for hour in 0..hours {
+                    prop_assert!(!all_open(now + SignedDuration::from_hours(hour)));
+                }
             }
+            // Windows of several documents may never be open together.
+            Opening::Closed { opens: None } => prop_assert!(calendar.windows.len() > 1),
+        }
+        if let Some(end) = calendar.frozen_at(now) {
+            prop_assert!(!is_open(now) && end > now);
+            prop_assert!(calendar.windows.iter().all(|one| one.frozen_at(end).is_none()));
+            prop_assert_eq!(calendar.frozen_at(end - second), Some(end));
         }
     }
 }

@@ -2,10 +2,11 @@
 //! members of the agent's own clusters have jobs. The reply lists the nodes waiting for a change.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use axum::extract::State;
 use jiff::Timestamp;
-use muster_core::ids::NodeId;
+use muster_core::ids::{NodeId, RolloutId};
 use muster_core::wire::scheduler::{ClusterJob, ClusterWaits, JobsReply, JobsReport, Wait};
 use sqlx::PgConnection;
 
@@ -17,6 +18,7 @@ use crate::db::scheduler::ClusterRow;
 use crate::db::scheduler_jobs::{KEPT, KeptJob, NodeJobs};
 use crate::error::Error;
 use crate::http::extract::Json;
+use crate::intents::rollouts::windows::Windows;
 
 /// The longest stored id, user and state, in characters.
 const TEXT_CHARS: usize = 60;
@@ -35,7 +37,9 @@ pub(super) async fn report(
                 let look = report.looks.iter().find(|look| look.cluster == cluster.id);
                 if let Some(look) = look {
                     keep_jobs(&mut tx, &cluster, &look.jobs, now).await?;
-                    reply.clusters.push(list_waits(&mut tx, &cluster).await?);
+                    reply
+                        .clusters
+                        .push(list_waits(&mut tx, &cluster, now).await?);
                 }
             }
         }
@@ -46,11 +50,23 @@ pub(super) async fn report(
     Ok(Json(reply))
 }
 
-/// Lists the waiting nodes of a cluster, by the longest job allowed to start.
-async fn list_waits(conn: &mut PgConnection, cluster: &ClusterRow) -> Result<ClusterWaits, Error> {
+/// Lists the waiting nodes of a cluster, by the longest job allowed to start. While the maintenance
+/// windows of a rollout are closed, its nodes are not listed and run every job.
+async fn list_waits(
+    conn: &mut PgConnection,
+    cluster: &ClusterRow,
+    now: Timestamp,
+) -> Result<ClusterWaits, Error> {
     let rows = db::rollout_nodes::list_waiting(conn, &cluster.name).await?;
+    let mut open: BTreeMap<RolloutId, bool> = BTreeMap::new();
+    for row in &rows {
+        if let Entry::Vacant(unknown) = open.entry(row.rollout) {
+            let windows = Windows::load(conn, row.rollout).await?;
+            unknown.insert(windows.is_open_at(now));
+        }
+    }
     let mut waits: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for row in rows {
+    for row in rows.into_iter().filter(|row| open[&row.rollout]) {
         let lead_s = u32::try_from(row.lead_s).unwrap_or_default();
         waits.entry(lead_s).or_default().push(row.name);
     }

@@ -5,6 +5,7 @@ mod credentials;
 mod fits;
 mod hardware_profiles;
 mod images;
+mod maintenance_windows;
 mod network_profiles;
 pub(super) mod pools;
 mod racks;
@@ -27,6 +28,7 @@ use muster_core::gates::Suite;
 use muster_core::images::ImageManifest;
 use muster_core::network::NetworkProfile;
 use muster_core::profiles::HardwareProfile;
+use muster_core::rollout::MaintenanceWindow;
 use muster_core::stacks::StackSpec;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -41,6 +43,7 @@ pub fn router() -> OpenApiRouter<App> {
         .merge(routes::<SubnetSpec>())
         .merge(routes::<HardwareProfile>())
         .merge(routes::<NetworkProfile>())
+        .merge(routes::<MaintenanceWindow>())
         .merge(routes::<CredentialSpec>())
         .merge(routes::<ImageManifest>())
         .merge(routes::<StackSpec>())

@@ -46,6 +46,11 @@ impl Declared for PoolSpec {
         references.extend(
             network.map(|name| Reference::new("/spec/network_profile", "network_profile", name)),
         );
+        let window = self.maintenance_window.iter();
+        references
+            .extend(window.map(|name| {
+                Reference::new("/spec/maintenance_window", "maintenance_window", name)
+            }));
         references
     }
 
@@ -81,15 +86,22 @@ impl Declared for PoolSpec {
         faults
     }
 
-    /// Needs `approval.decide` for a higher release limit or a shorter undo window, and
-    /// `budget.override` for a disruption budget that may allow more nodes. An actor with these
-    /// permissions may approve each release, or override the budget for each node, anyway.
+    /// Needs `approval.decide` for a higher release limit or a shorter undo window,
+    /// `budget.override` for a disruption budget that may allow more nodes, and `rollout.start` for
+    /// another maintenance window or none. An actor with these permissions may approve each release,
+    /// override the budget for each node, or start each rollout, anyway.
     fn loosened(&self, new: &Self) -> Vec<&'static str> {
         let most = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
         let more = most(new.releases_per_hour) > most(self.releases_per_hour);
         let release = more || new.undo_window_s < self.undo_window_s;
         let budget = new.max_unavailable.may_exceed(self.max_unavailable);
-        let verbs = [(release, "approval.decide"), (budget, "budget.override")];
+        let window = &self.maintenance_window;
+        let window = window.is_some() && *window != new.maintenance_window;
+        let verbs = [
+            (release, "approval.decide"),
+            (budget, "budget.override"),
+            (window, "rollout.start"),
+        ];
         let needed = verbs.into_iter().filter(|(is_needed, _)| *is_needed);
         needed.map(|(_, verb)| verb).collect()
     }

@@ -5,9 +5,15 @@ use muster_core::rollout::check_axes;
 
 use crate::document::fault;
 use crate::error::Fault;
-use crate::http::declared::Declared;
+use crate::http::declared::{Declared, Reference};
 
 impl Declared for SiteSpec {
+    fn references(&self) -> Vec<Reference<'_>> {
+        let window = self.maintenance_window.iter();
+        let pointed = |name| Reference::new("/spec/maintenance_window", "maintenance_window", name);
+        window.map(|name: &String| pointed(name.as_str())).collect()
+    }
+
     fn faults(&self) -> Vec<Fault> {
         let wrong = self.xid.iter().flat_map(|xid| xid.faults());
         let xid =

@@ -27,6 +27,7 @@ use muster_core::gates::Suite;
 use muster_core::images::ImageManifest;
 use muster_core::network::NetworkProfile;
 use muster_core::profiles::HardwareProfile;
+use muster_core::rollout::MaintenanceWindow;
 use muster_core::stacks::StackSpec;
 use serde_json::{Value, json};
 use sqlx::{Acquire as _, PgConnection};
@@ -171,6 +172,9 @@ async fn plan_kind(
         SubnetSpec::KIND => plan_declared::<SubnetSpec>(app, conn, actor, object).await,
         HardwareProfile::KIND => plan_declared::<HardwareProfile>(app, conn, actor, object).await,
         NetworkProfile::KIND => plan_declared::<NetworkProfile>(app, conn, actor, object).await,
+        MaintenanceWindow::KIND => {
+            plan_declared::<MaintenanceWindow>(app, conn, actor, object).await
+        }
         CredentialSpec::KIND => plan_declared::<CredentialSpec>(app, conn, actor, object).await,
         ImageManifest::KIND => plan_declared::<ImageManifest>(app, conn, actor, object).await,
         StackSpec::KIND => plan_declared::<StackSpec>(app, conn, actor, object).await,

@@ -12,11 +12,12 @@ use muster_core::lifecycle::state::{Action, State};
 use muster_core::revisions::Revision;
 use muster_core::rollout::{
     Budget, Change, Condition, Control, DomainAxis, Fleet, HaltReason, Jobs, Mark, Member, Node,
-    Opening, RevisionNumber, Stage, Validation, build_budget,
+    RevisionNumber, Stage, Validation, build_budget,
 };
 use sqlx::PgConnection;
 
 use super::jobs;
+use super::windows::Windows;
 use crate::db;
 use crate::db::disruption::MemberRow;
 use crate::db::rollout_nodes::NodeRow;
@@ -31,6 +32,7 @@ pub(crate) struct Loaded {
     pub fleet: Fleet,
     /// The effect of the target by running revision. Unknown for all other revisions.
     pub effects: BTreeMap<Option<i32>, Effect>,
+    pub windows: Windows,
 }
 
 /// Loads the facts of a rollout.
@@ -47,6 +49,7 @@ pub(crate) async fn load(
     let effects = find_effects(conn, rollout, &rows).await?;
     let members = Members::load(conn, rollout.pool).await?;
     let jobs = jobs::load(conn, rollout.pool, now).await?;
+    let windows = Windows::load(conn, rollout.id).await?;
     let nodes: Vec<Node> = rows
         .iter()
         .filter_map(|row| {
@@ -72,8 +75,8 @@ pub(crate) async fn load(
         promoted: rollout.promoted,
         planned: u32::try_from(rollout.planned).unwrap_or_default(),
         since,
-        window: Opening::Open { until: None },
-        frozen_until: None,
+        window: windows.calendar.open_at(now),
+        frozen_until: windows.calendar.frozen_at(now),
         signals: Vec::new(),
         failed_and_left: u32::try_from(rollout.failed_and_left).unwrap_or_default(),
         budget: members.budget,
@@ -85,6 +88,7 @@ pub(crate) async fn load(
         rows,
         fleet,
         effects,
+        windows,
     })
 }
 

@@ -8,6 +8,7 @@ mod fleet; // The facts of a rollout
 mod jobs; // Jobs on the nodes of a pool
 mod plan; // A planned rollout, with the digest that a person confirms
 pub(crate) mod view; // Rollouts as returned to readers
+pub(crate) mod windows; // The maintenance windows of a rollout
 
 use sqlx::PgConnection;
 

@@ -3,14 +3,17 @@
 
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
+use muster_api::kind::Kind as _;
 use muster_api::rollouts::PlanRollout;
 use muster_core::effects::Effect as Cost;
 use muster_core::ids::RolloutId;
 use muster_core::rollout::{
-    AfterDeadline, Allow, DrainPolicy, RolloutPolicy, Rule, plan as plan_tick,
+    AfterDeadline, Allow, DrainPolicy, MaintenanceWindow, Opening, RolloutPolicy, Rule,
+    plan as plan_tick,
 };
 use muster_core::values::Digest;
 use serde_json::json;
+use sqlx::PgConnection;
 
 use super::fleet::{self, Loaded};
 use super::view::{self, Parts};
@@ -43,6 +46,7 @@ pub(crate) async fn plan(
 ) -> Result<Answer, Error> {
     check(&body.policy)?;
     writing::once(app, actor, idempotency, body, async |conn| {
+        check_window(conn, &body.policy).await?;
         let pool = find_pool(conn, &body.pool).await?;
         let key = &pool.id.to_string();
         let named = Named { kind: "pool", key };
@@ -136,6 +140,23 @@ fn check(policy: &RolloutPolicy) -> Result<(), Error> {
     }
 }
 
+/// Checks that the policy's maintenance window exists. The lock keeps the window until the plan is
+/// stored.
+async fn check_window(conn: &mut PgConnection, policy: &RolloutPolicy) -> Result<(), Error> {
+    let Some(name) = &policy.maintenance_window else {
+        return Ok(());
+    };
+    let found = db::objects::find_for_reference(conn, MaintenanceWindow::KIND, name).await?;
+    match found {
+        Some(_) => Ok(()),
+        None => Err(Error::unprocessable(
+            "/policy/maintenance_window",
+            "not_found",
+            format!("There is no maintenance_window called {name:?}."),
+        )),
+    }
+}
+
 /// Counts the nodes to be changed.
 fn count_changes(loaded: &Loaded) -> usize {
     let nodes = loaded.fleet.nodes.iter();
@@ -145,8 +166,14 @@ fn count_changes(loaded: &Loaded) -> usize {
 /// Refuses a rollout never able to close a node.
 ///
 /// # Errors
-/// 409 with the exhausted budget and the numbers.
+/// 409 with the exhausted budget and the numbers, or with the names of windows never open together.
 fn refuse_impossible(policy: &RolloutPolicy, loaded: &Loaded, now: Timestamp) -> Result<(), Error> {
+    if loaded.windows.calendar.open_at(now) == (Opening::Closed { opens: None }) {
+        let names = loaded.windows.list_names();
+        let detail =
+            format!("The rollout could never begin: no common opening of {names} is near.");
+        return Err(Error::conflict("never_open", detail));
+    }
     let ticked = plan_tick(policy, &loaded.fleet, now);
     match ticked.concurrency.bound_by {
         Some(Rule::Budget(refusal)) if ticked.concurrency.max == 0 && refusal.max == 0 => {

@@ -7,9 +7,7 @@ use muster_api::rollouts::{
     Rollout, RolloutEstimate, RolloutNode, RolloutNow, RolloutReason, RolloutState,
 };
 use muster_core::ids::{NodeId, ObjectId, RolloutId};
-use muster_core::rollout::{
-    Eta, Placement, Plan, Rule, Windows, estimate_within, number_waves, plan,
-};
+use muster_core::rollout::{Eta, Placement, Plan, Rule, estimate_within, number_waves, plan};
 use sqlx::PgConnection;
 
 use super::fleet::{self, Loaded};
@@ -115,7 +113,10 @@ async fn render(
         .map(|loaded| estimate(&row, loaded, now));
     let seen = planned
         .filter(|_| is_open)
-        .map(|(_, planned)| render_now(planned));
+        .map(|(loaded, planned)| RolloutNow {
+            windows: loaded.windows.describe(now),
+            ..render_now(planned)
+        });
     let marks = db::rollout_nodes::count_marks(conn, row.id).await?;
     Ok(Rollout {
         id: row.id.0,
@@ -155,15 +156,16 @@ fn render_now(planned: Plan) -> RolloutNow {
         changing: planned.concurrency.now,
         most_changing: planned.concurrency.max,
         bound_by: planned.concurrency.bound_by.as_ref().map(describe),
+        windows: Vec::new(),
     }
 }
 
 /// Estimates the end of an open rollout. A plan is estimated as started now. The sentences name no
 /// user of a job, because the actor may not see every node.
 fn estimate(row: &RolloutRow, loaded: &Loaded, now: Timestamp) -> RolloutEstimate {
-    let always = Windows::always();
     let fleet = loaded.fleet.without_holders();
-    match estimate_within(&row.policy, &fleet, &always, ESTIMATE_WORK, now) {
+    let calendar = &loaded.windows.calendar;
+    match estimate_within(&row.policy, &fleet, calendar, ESTIMATE_WORK, now) {
         Eta::Ended => RolloutEstimate {
             early: Some(now),
             late: Some(now),

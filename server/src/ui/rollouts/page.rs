@@ -5,7 +5,9 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use jiff::Timestamp;
-use muster_api::rollouts::{Rollout, RolloutNode, RolloutNow, RolloutReason, RolloutState};
+use muster_api::rollouts::{
+    Rollout, RolloutNode, RolloutNow, RolloutReason, RolloutState, RolloutWindow,
+};
 use muster_core::rollout::Mark;
 use serde::Deserialize;
 use sqlx::PgConnection;
@@ -83,6 +85,19 @@ struct Facts {
     created: Moment,
     started: Option<Moment>,
     ended: Option<Moment>,
+    windows: Vec<Window>,
+}
+
+/// A maintenance window.
+struct Window {
+    name: String,
+    /// `site`, `pool` or `rollout`.
+    named_by: String,
+    open: bool,
+    /// The end of the open time, or the next opening.
+    changes: Option<Moment>,
+    /// The reason of the freeze of today. Empty without a freeze.
+    frozen: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -280,6 +295,24 @@ fn render_facts(rollout: &Rollout, now: Timestamp) -> Facts {
         created: format::moment(rollout.created_at, now),
         started: rollout.started_at.map(|at| format::moment(at, now)),
         ended: rollout.ended_at.map(|at| format::moment(at, now)),
+        windows: seen
+            .iter()
+            .flat_map(|seen| &seen.windows)
+            .map(|window| render_window(window, now))
+            .collect(),
+    }
+}
+
+fn render_window(window: &RolloutWindow, now: Timestamp) -> Window {
+    Window {
+        name: window.name.clone(),
+        named_by: window.named_by.clone(),
+        open: window.open,
+        changes: window.changes_at.map(|at| format::moment(at, now)),
+        frozen: match window.frozen.as_deref() {
+            Some("") => "no reason recorded".to_owned(),
+            reason => format::cut(reason.unwrap_or_default(), 200),
+        },
     }
 }
 
