@@ -207,4 +207,7 @@ pub struct RolloutNode {
     /// The reason of the last act on the node.
     #[serde(default)]
     pub last: Option<RolloutReason>,
+    /// The node has not ended, and the date `visit_by` of the policy has passed.
+    #[serde(default)]
+    pub overdue: bool,
 }

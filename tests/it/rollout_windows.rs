@@ -298,3 +298,42 @@ async fn a_longer_opening_needs_the_permission_to_start_rollouts() {
         .expect(200);
     admin.patch("/v1/pools/gpu", &none).await.expect(200);
 }
+
+#[tokio::test]
+async fn nodes_after_the_date_of_the_policy_are_listed_as_late() {
+    let mut world = serving(2, json!("100%")).await;
+    let hold = json!({ "spec": { "hold": true } });
+    world
+        .admin
+        .patch("/v1/claims/c-n2", &hold)
+        .await
+        .expect(200);
+    let mut policy = at_once();
+    policy["visit_by"] = json!(after(&world, 6 * 3600));
+    let name = start(&world, 2, &policy).await;
+    settle(&mut world).await;
+    let late = |seen: &Value| {
+        let nodes = seen["nodes"].as_array().unwrap().clone();
+        let late = nodes.into_iter().filter(|node| node["overdue"] == true);
+        late.map(|node| node["node"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let seen = show(&world, &name).await;
+    assert_eq!(
+        (marks(&seen), late(&seen)),
+        (vec!["done", "not_begun"], vec![])
+    );
+    // The time of the changed node is measured.
+    let free = json!({ "spec": { "hold": false } });
+    world
+        .admin
+        .patch("/v1/claims/c-n2", &free)
+        .await
+        .expect(200);
+    let seen = show(&world, &name).await;
+    let assumed = seen["estimate"]["assumes"][0].as_str().unwrap();
+    assert!(assumed.contains("measured on 1 node"), "{assumed}");
+    world.advance(6 * 3600);
+    let seen = show(&world, &name).await;
+    assert_eq!(late(&seen), ["n2"], "{seen:#}");
+}

@@ -279,6 +279,7 @@ async fn a_plan_is_started_as_confirmed_or_not_at_all() {
         ("allow", json!("reinstall")),
         ("train", json!(true)),
         ("stall_after_s", json!(1)),
+        ("visit_by", json!("2020-01-01T00:00:00Z")),
     ] {
         let mut wrong = policy();
         wrong[member] = value;

@@ -278,6 +278,7 @@ fn describe(rollout: &Rollout) -> Vec<String> {
     lines.extend(windows.map(describe_window));
     lines.extend(describe_waves(rollout));
     lines.extend(rollout.estimate.as_ref().map(describe_end));
+    lines.extend(describe_visits(rollout));
     if rollout.state == RolloutState::Planned {
         lines.push(format!("plan {}", rollout.plan));
         lines.push(format!(
@@ -347,6 +348,21 @@ fn describe_end(estimate: &RolloutEstimate) -> String {
         (_, _, Some(why)) => format!("estimated end: unknown: {why}"),
         (_, _, None) => "estimated end: unknown".to_owned(),
     }
+}
+
+/// Returns the date of the policy in a line, with the nodes that are late.
+fn describe_visits(rollout: &Rollout) -> Option<String> {
+    let by = rollout.policy.visit_by?;
+    let late = rollout.nodes.iter().flatten().filter(|node| node.overdue);
+    let late: Vec<&str> = late.map(|node| node.node.as_str()).collect();
+    let end = rollout.estimate.as_ref().and_then(|end| end.late);
+    let state = match late.len() {
+        0 if end.is_some_and(|end| end > by) => ": the late end is after this date".to_owned(),
+        0 => String::new(),
+        1 => format!(": 1 node is late: {}", late[0]),
+        count => format!(": {count} nodes are late: {}", late.join(", ")),
+    };
+    Some(format!("visit by {by:.0}{state}"))
 }
 
 /// The nodes by mark.

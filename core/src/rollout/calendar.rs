@@ -32,6 +32,18 @@ impl Calendar {
         Opening::Closed { opens: None }
     }
 
+    /// Returns the start of the common opening at a time. `None` if closed, and if open for more than a
+    /// week.
+    pub fn open_since(&self, time: Timestamp) -> Option<Timestamp> {
+        match self.compare(time) {
+            Opening::Open { .. } => {
+                let starts = self.windows.iter().filter_map(|one| one.open_since(time));
+                starts.max()
+            }
+            Opening::Closed { .. } => None,
+        }
+    }
+
     /// Returns the end of the freezes at a time, if a freeze covers the time.
     pub fn frozen_at(&self, time: Timestamp) -> Option<Timestamp> {
         let mut end = None;

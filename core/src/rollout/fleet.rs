@@ -32,6 +32,8 @@ pub struct Fleet {
     /// The rollout's start, or the last resume.
     pub since: Timestamp,
     pub window: Opening,
+    /// The start of the opening in force. `None` while closed, and after more than a week.
+    pub open_since: Option<Timestamp>,
     /// The end of the freeze in force.
     pub frozen_until: Option<Timestamp>,
     /// External signals that ask for a halt now, as sentences.

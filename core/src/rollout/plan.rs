@@ -173,11 +173,16 @@ fn judge_progress(
     {
         return Verdict::Done;
     }
+    let work = started.or_else(|| find_oldest_work(fleet));
     let last = fleet.nodes.iter().map(|node| node.since);
-    let since = last.fold(fleet.since, Timestamp::max);
+    let last = last.fold(fleet.since, Timestamp::max);
+    let since = match (&work, fleet.open_since) {
+        // A rollout without work under way had no chance while its windows were closed.
+        (None, Some(opened)) => last.max(opened),
+        (Some(_), _) | (None, None) => last,
+    };
     let deadline = SignedDuration::from_secs(i64::from(policy.stall_after_s));
-    let cause = started
-        .or_else(|| find_oldest_work(fleet))
+    let cause = work
         .or_else(|| binding.cloned())
         .filter(|rule| !rule.is_scheduled());
     match cause {

@@ -158,6 +158,7 @@ impl Rehearsal<'_> {
     fn advance(&mut self, calendar: &Calendar) {
         let now = self.now;
         self.fleet.window = calendar.open_at(now);
+        self.fleet.open_since = calendar.open_since(now);
         self.fleet.frozen_until = calendar.frozen_at(now);
         for node in &mut self.fleet.nodes {
             if let Jobs::Known(jobs) = &mut node.jobs {

@@ -44,6 +44,7 @@ pub struct NodeRow {
     pub open_operation: Option<String>,
     /// The state of the operation of the present attempt.
     pub attempt: Option<OperationState>,
+    pub attempted_at: Option<jiff_sqlx::Timestamp>,
     pub protected: bool,
     pub adopted: bool,
     pub site: String,
@@ -101,7 +102,7 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
                   r.changed, r.wrong, r.failed_before, r.deferred_until, r.operation_id AS "operation: OperationId",
                   c.state = 'bound' AND c.node_id = r.node_id AS "is_member!", assigned.number AS "assigned?", running.number AS "running?", c.hold,
                   n.state, n.entered_at, n.reason AS state_reason, n.wish AS "action: Action", n.operation_id AS "node_operation: OperationId",
-                  open.kind AS "open_operation?", attempt.state AS "attempt?", n.protected, n.adopted,
+                  open.kind AS "open_operation?", attempt.state AS "attempt?", attempt.created_at AS "attempted_at?", n.protected, n.adopted,
                   site.name AS site, rack.name AS "rack?", n.labels AS "labels: Labels"
            FROM rollout_nodes r JOIN nodes n ON n.id = r.node_id JOIN claims c ON c.id = r.claim_id JOIN objects site ON site.id = n.site_id
                 LEFT JOIN pool_revisions assigned ON assigned.id = c.assigned_id LEFT JOIN pool_revisions running ON running.id = c.running_id

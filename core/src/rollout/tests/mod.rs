@@ -83,6 +83,7 @@ fn fleet(count: usize) -> Fleet {
         planned: count as u32,
         since: start(),
         window: Opening::Open { until: None },
+        open_since: None,
         frozen_until: None,
         signals: Vec::new(),
         failed_and_left: 0,

@@ -268,13 +268,30 @@ fn trap_06_a_window_a_soak_and_a_freeze_are_no_stall() {
         ..policy()
     };
     assert_eq!(verdict(&waits, &soak), Verdict::Running);
-    // A window that never opens, and a change that hangs.
+    // The time of a closed window is no time without progress.
+    let quick = RolloutPolicy {
+        stall_after_s: 600,
+        ..policy()
+    };
+    let mut opened = fleet(1);
+    opened.budget.max_unavailable = Amount::Count(0);
+    opened.open_since = Some(later - minutes(9));
+    assert_eq!(verdict(&opened, &quick), Verdict::Running);
+    let since = later - minutes(11);
+    opened.open_since = Some(since);
+    let Verdict::Stalled { since: told, .. } = verdict(&opened, &quick) else {
+        panic!("the window has been open for longer than the deadline");
+    };
+    assert_eq!(told, since);
+    // A window that never opens, and a change that hangs. The change goes on outside the window.
     waits.window = Opening::Closed { opens: None };
     assert!(matches!(
         verdict(&waits, &policy()),
         Verdict::Stalled { .. }
     ));
     waits.nodes[1].stage = Stage::Changing(Change::Working);
+    waits.window = Opening::Open { until: None };
+    waits.open_since = Some(later);
     let Verdict::Stalled { cause, .. } = verdict(&waits, &policy()) else {
         panic!("a change hangs");
     };

@@ -274,7 +274,7 @@ fn some_windows() -> impl Strategy<Value = MaintenanceWindow> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     /// The announced change is the next change, to the second.
     #[test]
@@ -307,6 +307,16 @@ proptest! {
             }
             // Windows of several documents may never be open together.
             Opening::Closed { opens: None } => prop_assert!(calendar.windows.len() > 1),
+        }
+        match calendar.open_since(now) {
+            Some(since) => {
+                prop_assert!(is_open(now) && since <= now && is_open(since));
+                prop_assert!(!is_open(since - second));
+            }
+            None if is_open(now) => for third in 0..20 {
+                prop_assert!(is_open(now - SignedDuration::from_hours(8 * third)));
+            },
+            None => {}
         }
         if let Some(end) = calendar.frozen_at(now) {
             prop_assert!(!is_open(now) && end > now);

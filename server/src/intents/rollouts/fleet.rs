@@ -76,11 +76,12 @@ pub(crate) async fn load(
         planned: u32::try_from(rollout.planned).unwrap_or_default(),
         since,
         window: windows.calendar.open_at(now),
+        open_since: windows.calendar.open_since(now),
         frozen_until: windows.calendar.frozen_at(now),
         signals: Vec::new(),
         failed_and_left: u32::try_from(rollout.failed_and_left).unwrap_or_default(),
         budget: members.budget,
-        durations_s: Vec::new(),
+        durations_s: rows.iter().filter_map(find_duration).collect(),
         neighbours: neighbours.collect(),
         nodes,
     };
@@ -258,6 +259,15 @@ fn find_other_work(row: &NodeRow) -> Option<String> {
         let rests = row.state.is_resting() && row.state != State::InService && !is_retried;
         rests.then(|| format!("the node is {}", row.state))
     })
+}
+
+/// Returns the seconds from the close to the end of a changed node.
+fn find_duration(row: &NodeRow) -> Option<u32> {
+    let begun = row
+        .attempted_at
+        .filter(|_| row.mark == Mark::Done && row.changed)?;
+    let took = row.since.duration_since(begun.to_jiff());
+    u32::try_from(took.as_secs()).ok()
 }
 
 /// Returns the node's stage from the mark and from the lifecycle.

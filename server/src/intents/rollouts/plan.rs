@@ -44,7 +44,7 @@ pub(crate) async fn plan(
     idempotency: IdempotencyKey,
     body: &PlanRollout,
 ) -> Result<Answer, Error> {
-    check(&body.policy)?;
+    check(&body.policy, app.clock.now())?;
     writing::once(app, actor, idempotency, body, async |conn| {
         check_window(conn, &body.policy).await?;
         let pool = find_pool(conn, &body.pool).await?;
@@ -101,7 +101,7 @@ pub(crate) async fn plan(
     .await
 }
 
-fn check(policy: &RolloutPolicy) -> Result<(), Error> {
+fn check(policy: &RolloutPolicy, now: Timestamp) -> Result<(), Error> {
     let mut faults: Vec<Fault> = policy
         .faults()
         .into_iter()
@@ -113,6 +113,10 @@ fn check(policy: &RolloutPolicy) -> Result<(), Error> {
             )
         })
         .collect();
+    if policy.visit_by.is_some_and(|by| by <= now) {
+        let detail = format!("The date has passed; now it is {now:.0}.");
+        faults.push(fault("/policy/visit_by", "out_of_range", detail));
+    }
     if policy.allow == Allow::Reinstall {
         let detail = "A rollout changes nodes in place or with a reboot. Reinstall nodes singly.";
         faults.push(fault("/policy/allow", "unsupported", detail));

@@ -228,6 +228,9 @@ fn render_nodes(
                 .filter(|_| !row.mark.is_terminal())
                 .and_then(|placement| placement.why.as_ref())
                 .map(describe_own),
+            overdue: placements
+                .get(&row.node)
+                .is_some_and(|placement| placement.is_overdue),
             last: row
                 .reason_code
                 .clone()

@@ -86,6 +86,10 @@ struct Facts {
     started: Option<Moment>,
     ended: Option<Moment>,
     windows: Vec<Window>,
+    /// The date of the policy.
+    visit_by: Option<Moment>,
+    /// `3 nodes are late`. Empty while every node may end in time.
+    late: String,
 }
 
 /// A maintenance window.
@@ -300,6 +304,21 @@ fn render_facts(rollout: &Rollout, now: Timestamp) -> Facts {
             .flat_map(|seen| &seen.windows)
             .map(|window| render_window(window, now))
             .collect(),
+        visit_by: rollout.policy.visit_by.map(|by| format::moment(by, now)),
+        late: tell_late(rollout),
+    }
+}
+
+/// Tells of nodes after the date of the policy, and of an estimated end after the date.
+fn tell_late(rollout: &Rollout) -> String {
+    let nodes = rollout.nodes.as_deref().unwrap_or_default();
+    let late = nodes.iter().filter(|node| node.overdue).count();
+    let end = rollout.estimate.as_ref().and_then(|end| end.late);
+    match late {
+        0 if end > rollout.policy.visit_by => "the late end is after this date".to_owned(),
+        0 => String::new(),
+        1 => "1 node is late".to_owned(),
+        late => format!("{late} nodes are late"),
     }
 }
 

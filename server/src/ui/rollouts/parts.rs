@@ -133,6 +133,8 @@ pub(super) struct Row {
     pub state: Chip,
     pub since: Moment,
     pub why: String,
+    /// The node has not ended by the date of the policy.
+    pub late: bool,
     /// `skip` or `retry`. Empty where neither applies.
     pub act: &'static str,
     pub title: &'static str,
@@ -208,6 +210,7 @@ fn render_row(node: &RolloutNode, acts: bool, now: Timestamp) -> Row {
         Some(reason.sentence.clone())
     };
     let why = sentence(&node.why).or_else(|| sentence(&node.last));
+    let why = why.unwrap_or_default();
     Row {
         node: node.node.clone(),
         chip: chips::mark(node.mark),
@@ -219,7 +222,8 @@ fn render_row(node: &RolloutNode, acts: bool, now: Timestamp) -> Row {
             .replace('_', " "),
         state: chips::state_word(&node.state),
         since: format::moment(node.since, now),
-        why: format::cut(&why.unwrap_or_default(), 300),
+        why: format::cut(&why, 300),
+        late: node.overdue,
         act,
         title,
     }

@@ -132,6 +132,7 @@ mod tests {
             state: "in_service".to_owned(),
             why: None,
             last: None,
+            overdue: false,
         }
     }
 
