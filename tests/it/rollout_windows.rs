@@ -61,7 +61,7 @@ fn at_once() -> Value {
     policy
 }
 
-/// One tick. Returns the rollout after it.
+/// Runs a tick. Returns the rollout after the tick.
 async fn tick(world: &World, name: &str) -> Value {
     world.agent.report_jobs().await.unwrap();
     rollouts::round(&world.server.app).await.unwrap();
@@ -195,7 +195,7 @@ async fn waiting_nodes_run_long_jobs_while_the_window_is_closed() {
 async fn a_window_is_checked_where_it_is_declared_and_where_it_is_named() {
     let world = serving(1, json!("100%")).await;
     let admin = &world.admin;
-    // The window itself.
+    // The window alone.
     for (member, value, pointer) in [
         ("time_zone", json!("Mars/Olympus"), "/spec/time_zone"),
         (

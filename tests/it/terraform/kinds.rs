@@ -1,4 +1,4 @@
-//! Every resource: made, left alone, changed, imported and destroyed.
+//! Every resource: created, unchanged, changed, imported and destroyed.
 
 use crate::support::fleet;
 use crate::support::server::Server;
@@ -6,10 +6,10 @@ use crate::support::server::Server;
 use super::Terraform;
 
 const SECRET: &str = "canary-2b91";
-/// Of the webhook, in its form.
+/// The secret of the webhook, in the form of Standard Webhooks.
 const SIGNING: &str = "whsec_Y2FuYXJ5IG9mIGEgd2ViaG9vaywgMzIgYnl0ZXM=";
 
-/// One of each, as a person writes it; the words in capitals are put in by [`fleet`].
+/// One resource of each kind, as written by a person. [`fleet`] replaces the words in capitals.
 const FLEET: &str = r#"
 resource "muster_site" "lab" {
   name = "lab"
@@ -139,7 +139,7 @@ pub(super) fn fleet() -> String {
         })
 }
 
-/// What is declared after [`changed`]: the kind, the name of its resource, and of the object.
+/// The declared objects after [`changed`]: the kind, the name of the resource, and the name of the object.
 const DECLARED: [(&str, &str, &str); 16] = [
     ("site", "lab", "lab"),
     ("rack", "r1", "r1"),
@@ -159,7 +159,7 @@ const DECLARED: [(&str, &str, &str); 16] = [
     ("token", "ci", "ci-2"),
 ];
 
-/// The same with something changed in each.
+/// The same resources with a change in each.
 fn changed() -> String {
     let mut text = fleet();
     for (from, to) in [
@@ -204,7 +204,7 @@ fn changed() -> String {
     text.replace(SECRET, &format!("{SECRET}-2"))
 }
 
-/// Both data sources of each kind: what is called so, and how many there are.
+/// Both data sources of each kind: the object with a name, and the number of objects.
 pub(super) fn sources() -> String {
     let source = |(kind, resource, name): (&str, &str, &str)| {
         let many = format!("{kind}s");
@@ -274,7 +274,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
     let read = imported.run(&["output", "-json"]).await.expect(0).text;
     let read: serde_json::Value = serde_json::from_str(&read[read.find('{').unwrap()..]).unwrap();
     for (kind, _, name) in DECLARED {
-        // The test has two tokens itself.
+        // Two more tokens are of the test.
         let many = if kind == "token" { 3 } else { 1 };
         assert_eq!(
             read[kind]["value"],
@@ -351,7 +351,7 @@ async fn a_refusal_is_shown_where_the_mistake_is() {
     terraform.write(&rack("lab", 42));
     terraform.plan().await.expect(0).says("No changes.");
 
-    // Somebody else changed it between plan and apply.
+    // Another person changes the rack between plan and apply.
     terraform.write(&rack("lab", 44));
     terraform.run(&["plan", "-out=saved"]).await.expect(0);
     admin
@@ -382,7 +382,7 @@ async fn a_refusal_is_shown_where_the_mistake_is() {
         .expect(2)
         .says("1 to add, 0 to change, 0 to destroy");
 
-    // What somebody else made is not taken for ours.
+    // An object made by another person is not taken over.
     let other = serde_json::json!({ "spec": { "site": "lab", "units": 10, "power_budget_w": 1 } });
     admin.put("/v1/racks/r1", &other).await.expect(201);
     terraform

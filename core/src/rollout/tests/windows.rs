@@ -221,7 +221,7 @@ fn windows_of_site_and_pool_are_open_together() {
     let noon = zurich(Day::ALL, "11:00", 120);
     let never = calendar(&[&nights, &noon]);
     assert_eq!(never.open_at(monday), Opening::Closed { opens: None });
-    // Without windows nothing is closed, and an unreadable window is.
+    // A calendar without windows is open, and an unreadable window is closed.
     assert_eq!(calendar(&[]).open_at(monday), Opening::Open { until: None });
     assert!(!calendar(&[]).has_limits());
     let unreadable = Calendar {
