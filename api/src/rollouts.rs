@@ -60,6 +60,19 @@ pub struct SteerRollout {
     pub reason: String,
 }
 
+/// The body of `actions/adjust` of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdjustRollout {
+    /// Changes to the policy, as a JSON merge patch: absent members stay, and `null` restores a
+    /// default. May change: `budgets`, `drain`, `drain_lead_s`, `failure_budget`,
+    /// `maintenance_window`, `stall_after_s` and `visit_by`.
+    #[schema(value_type = Object)]
+    pub policy: serde_json::Map<String, serde_json::Value>,
+    /// Reason, for the history.
+    pub reason: String,
+}
+
 /// The body of `actions/skip` and `actions/retry` of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -145,11 +158,18 @@ pub struct RolloutNow {
 pub struct RolloutWindow {
     /// Name of the maintenance window.
     pub name: String,
-    /// `site`, `pool` or `rollout`: the object that names the window.
+    /// `site`, `pool` or `rollout`: the kind of the object that names the window.
     pub named_by: String,
-    /// Whether nodes may be taken now. A window that cannot be read is closed.
+    /// Name of the site, of the pool or of the rollout.
+    #[serde(default)]
+    pub namer: String,
+    /// Whether nodes may be taken now.
     pub open: bool,
-    /// The end of the open time, or the next opening. Absent where neither is near: within 15 days.
+    /// The window was removed, or its spec cannot be read. The window is closed.
+    #[serde(default)]
+    pub unreadable: bool,
+    /// The end of the open time, or the next opening. Absent if the window stays open for 15 days, and
+    /// if no opening follows.
     #[serde(default)]
     pub changes_at: Option<Timestamp>,
     /// The reason of the freeze of today. Absent without a freeze.

@@ -151,6 +151,12 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             404,
         ),
         write(
+            "adjust_rollout",
+            "/v1/rollouts/gpu-1/actions/adjust",
+            json!({ "policy": {}, "reason": "x" }),
+            404,
+        ),
+        write(
             "skip_rollout_node",
             "/v1/rollouts/gpu-1/actions/skip",
             json!({ "node": "n1", "reason": "x" }),

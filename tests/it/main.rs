@@ -52,6 +52,7 @@ mod replacements; // Replacement of a claim's node
 mod replicas; // Pools with automatic claims
 mod restores; // A database restored from a backup
 mod revisions; // Revisions of a pool, and the time at which a change reaches nodes
+mod rollout_adjust; // Changes to the policy of an open rollout
 mod rollout_guards; // Changes between the plan of a tick and the acts, and members that come and go
 mod rollout_jobs; // Rollouts and the jobs of nodes
 mod rollout_pages; // The console of rollouts

@@ -12,7 +12,7 @@ use crate::rollouts::{
 use crate::simulated::World;
 
 /// Runs a statement when the first node gets a mark. The statement reads the node's row as `NEW`.
-async fn at_first(world: &World, mark: &str, statement: &str) {
+pub(crate) async fn at_first(world: &World, mark: &str, statement: &str) {
     let trigger = format!(
         "CREATE OR REPLACE FUNCTION interfere() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {statement}; RETURN NULL; END $$;
          CREATE OR REPLACE TRIGGER interfere AFTER UPDATE ON rollout_nodes FOR EACH ROW

@@ -364,3 +364,28 @@ async fn a_plan_takes_over_from_the_open_rollout_only_with_the_box() {
     assert_eq!(state("gpu-1").await, "superseded");
     assert_eq!(state("gpu-2").await, "running");
 }
+
+#[tokio::test]
+async fn the_way_back_needs_neither_the_date_nor_the_window_of_the_rollout() {
+    let mut world = serving(1, json!("100%")).await;
+    let admin = world.admin.clone();
+    let window = json!({ "spec": { "time_zone": "UTC" } });
+    let path = "/v1/maintenance_windows/once";
+    admin.put(path, &window).await.expect(201);
+    let mut dated = policy();
+    dated["maintenance_window"] = json!("once");
+    let in_a_day = world.server.app.clock.now() + jiff::SignedDuration::from_hours(24);
+    dated["visit_by"] = json!(in_a_day);
+    start(&world, 2, &dated).await;
+    settle(&mut world).await;
+    assert_eq!(show(&world, "gpu-1").await["state"], "done");
+    let removed = admin.header("if-match", "*").delete(path).await;
+    removed.expect(204);
+    world.advance(25 * 3600);
+    let form = "revision=1&like=gpu-1";
+    let back = post(&admin, "/ui/pools/gpu/rollouts", form).await;
+    assert_eq!(location(&back.expect(303)), "/rollouts/gpu-2");
+    let policy = show(&world, "gpu-2").await["policy"].clone();
+    assert!(policy["visit_by"].is_null(), "{policy}");
+    assert!(policy["maintenance_window"].is_null(), "{policy}");
+}

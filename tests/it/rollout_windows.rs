@@ -7,6 +7,7 @@ use muster_core::wire::scheduler::ClusterJob;
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
+use crate::rollout_guards::at_first;
 use crate::rollouts::{marks, plan, policy, serving, settle, show, start, taken};
 use crate::simulated::World;
 use crate::support::fleet;
@@ -336,4 +337,87 @@ async fn nodes_after_the_date_of_the_policy_are_listed_as_late() {
     world.advance(6 * 3600);
     let seen = show(&world, &name).await;
     assert_eq!(late(&seen), ["n2"], "{seen:#}");
+}
+
+#[tokio::test]
+async fn the_drain_deadline_counts_open_time() {
+    let mut world = serving(1, json!("100%")).await;
+    declare(&world, "hour", &daily(&world, -600)).await;
+    give(&world, "/v1/pools/gpu", json!("hour")).await;
+    let job = ClusterJob {
+        id: "17".into(),
+        user: "alice".into(),
+        state: "RUNNING".into(),
+        ends: None,
+        nodes: vec!["n1".into()],
+    };
+    world.rack().scheduler.jobs.push(job);
+    let mut policy = at_once();
+    policy["drain"] = json!({ "deadline": { "after_s": 7200, "then": "skip" } });
+    let name = start(&world, 2, &policy).await;
+    settle(&mut world).await;
+    let begun = world.server.app.clock.now();
+    assert_eq!(marks(&show(&world, &name).await), ["waiting"]);
+    // After 50 and 60 minutes of two openings, the third one skips the node.
+    for (minutes, mark) in [
+        (60, "waiting"),
+        (24 * 60, "waiting"),
+        (48 * 60 + 30, "skipped"),
+    ] {
+        let since = world.server.app.clock.now().duration_since(begun).as_secs();
+        world.advance(minutes * 60 - since);
+        settle(&mut world).await;
+        let seen = show(&world, &name).await;
+        assert_eq!(marks(&seen), [mark], "after {minutes} min: {seen:#}");
+    }
+}
+
+#[tokio::test]
+async fn a_freeze_after_the_plan_of_a_tick_stops_the_next_act() {
+    let world = serving(2, json!("100%")).await;
+    declare(&world, "lab", &json!({ "time_zone": "UTC" })).await;
+    give(&world, "/v1/pools/gpu", json!("lab")).await;
+    let name = start(&world, 2, &at_once()).await;
+    let spec = frozen(&world).to_string();
+    let statement = format!(
+        "UPDATE objects SET spec = '{spec}' WHERE kind = 'maintenance_window' AND name = 'lab'"
+    );
+    at_first(&world, "changing", &statement).await;
+    let seen = tick(&world, &name).await;
+    assert_eq!(taken(&world).await.len(), 1, "{seen:#}");
+}
+
+#[tokio::test]
+async fn an_impossible_budget_is_refused_outside_the_window_too() {
+    let world = serving(1, json!(0)).await;
+    declare(&world, "later", &daily(&world, 3600)).await;
+    give(&world, "/v1/pools/gpu", json!("later")).await;
+    let refused = plan(&world, 2, &at_once()).await.expect(409);
+    assert_eq!(refused.body["code"], "budget", "{}", refused.text);
+}
+
+#[tokio::test]
+async fn an_unreadable_window_is_closed_and_repaired_with_the_right_to_start() {
+    let mut world = serving(1, json!("100%")).await;
+    declare(&world, "lab", &json!({ "time_zone": "UTC" })).await;
+    give(&world, "/v1/sites/lab", json!("lab")).await;
+    let name = start(&world, 2, &at_once()).await;
+    sqlx::query("UPDATE objects SET spec = '{\"time_zone\": 3}' WHERE kind = 'maintenance_window' AND name = 'lab'")
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(marks(&seen), ["not_begun"], "{seen:#}");
+    let window = &seen["now"]["windows"][0];
+    let told = (&window["unreadable"], &window["named_by"], &window["namer"]);
+    assert_eq!(told, (&json!(true), &json!("site"), &json!("lab")));
+    let path = "/v1/maintenance_windows/lab";
+    let open = json!({ "spec": { "time_zone": "UTC" } });
+    let automation = world.server.caller(Role::Automation).await;
+    automation.put(path, &open).await.expect(403);
+    let operator = world.server.caller(Role::Operator).await;
+    operator.put(path, &open).await.expect(200);
+    settle(&mut world).await;
+    assert_eq!(show(&world, &name).await["state"], "done");
 }

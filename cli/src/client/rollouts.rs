@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use muster_api::rollouts::{
-    PlanRollout, Rollout, RolloutEstimate, RolloutState, RolloutWindow, StartRollout, SteerNode,
-    SteerRollout,
+    AdjustRollout, PlanRollout, Rollout, RolloutEstimate, RolloutState, RolloutWindow,
+    StartRollout, SteerNode, SteerRollout,
 };
-use muster_core::rollout::RolloutPolicy;
+use muster_core::rollout::{Amount, RolloutPolicy};
+use serde_json::{Map, Value, json};
 
 use super::asking;
 use super::output::{Column, Form};
@@ -38,6 +39,8 @@ pub(crate) enum RolloutVerb {
     Resume(SteerArgs),
     /// End the canary and its soak now
     Promote(SteerArgs),
+    /// Change budgets, deadlines or the maintenance window of an open rollout
+    Adjust(AdjustArgs),
     /// Leave out a node that has not begun
     Skip(NodeArgs),
     /// Take a failed or skipped node again
@@ -78,6 +81,38 @@ pub(crate) struct StartArgs {
 #[derive(Args, Debug)]
 pub(crate) struct SteerArgs {
     rollout: String,
+    /// Reason, recorded in the history
+    #[arg(long)]
+    reason: String,
+}
+
+/// The rollout, the changes and the reason.
+#[derive(Args, Debug)]
+pub(crate) struct AdjustArgs {
+    rollout: String,
+    /// Nodes that change at the same time: a number, or a percentage of the planned nodes
+    #[arg(long, value_name = "NODES")]
+    max_changing: Option<Amount>,
+    /// Nodes that wait for their jobs at the same time
+    #[arg(long, value_name = "NODES")]
+    max_waiting: Option<Amount>,
+    /// Nodes that run their gates at the same time
+    #[arg(long, value_name = "NODES")]
+    max_validating: Option<Amount>,
+    /// Failed nodes tolerated over the whole run
+    #[arg(long, value_name = "COUNT")]
+    failures: Option<u32>,
+    /// Date by which every node is to be visited, in RFC 3339
+    #[arg(long, value_name = "TIME")]
+    visit_by: Option<jiff::Timestamp>,
+    /// Maintenance window of the rollout, beside the windows of site and pool
+    #[arg(long, value_name = "NAME")]
+    maintenance_window: Option<String>,
+    /// File with changes to the policy, as a JSON merge patch
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "max_changing", "max_waiting", "max_validating", "failures", "visit_by", "maintenance_window",
+    ])]
+    policy: Option<PathBuf>,
     /// Reason, recorded in the history
     #[arg(long)]
     reason: String,
@@ -147,6 +182,7 @@ pub(super) async fn run(session: &Session, verb: RolloutVerb) -> anyhow::Result<
             let (rollout, body) = steer(args);
             client.steer_rollout(&rollout, "promote", &body).await?
         }
+        RolloutVerb::Adjust(args) => adjust(session, args).await?,
         RolloutVerb::Skip(args) => {
             let (rollout, body) = choose(args);
             client.steer_rollout(&rollout, "skip", &body).await?
@@ -183,6 +219,61 @@ async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
         policy,
     };
     Ok(session.client.plan_rollout(&body).await?)
+}
+
+/// Changes the policy of an open rollout.
+async fn adjust(session: &Session, args: AdjustArgs) -> anyhow::Result<Rollout> {
+    let policy = match &args.policy {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?
+        }
+        None => list_changes(&args),
+    };
+    anyhow::ensure!(
+        !policy.is_empty(),
+        "no change is named: see muster rollout adjust --help"
+    );
+    let body = AdjustRollout {
+        policy,
+        reason: args.reason,
+    };
+    let client = &session.client;
+    Ok(client.steer_rollout(&args.rollout, "adjust", &body).await?)
+}
+
+/// Returns the merge patch of the options.
+fn list_changes(args: &AdjustArgs) -> Map<String, Value> {
+    let object = |members: Vec<(&str, Option<Value>)>| -> Map<String, Value> {
+        let given = members.into_iter();
+        let given = given.filter_map(|(member, value)| Some((member.to_owned(), value?)));
+        given.collect()
+    };
+    let nested = |members| {
+        let object = object(members);
+        (!object.is_empty()).then_some(Value::Object(object))
+    };
+    let amount = |amount: Option<Amount>| amount.map(|amount| json!(amount));
+    object(vec![
+        (
+            "budgets",
+            nested(vec![
+                ("max_changing", amount(args.max_changing)),
+                ("max_waiting", amount(args.max_waiting)),
+                ("max_validating", amount(args.max_validating)),
+            ]),
+        ),
+        (
+            "failure_budget",
+            nested(vec![("count", args.failures.map(|count| json!(count)))]),
+        ),
+        ("visit_by", args.visit_by.map(|at| json!(at))),
+        (
+            "maintenance_window",
+            args.maintenance_window.as_ref().map(|name| json!(name)),
+        ),
+    ])
 }
 
 /// Starts a plan after a confirmation. `None`: the person did not confirm.
@@ -293,6 +384,7 @@ fn describe(rollout: &Rollout) -> Vec<String> {
 fn describe_window(window: &RolloutWindow) -> String {
     let at = window.changes_at;
     let state = match (window.open, &window.frozen) {
+        _ if window.unreadable => "cannot be read, no node is taken".to_owned(),
         (true, _) => {
             let until = at.map(|at| format!(" until {at:.0}"));
             format!("open{}", until.unwrap_or_default())
@@ -310,7 +402,10 @@ fn describe_window(window: &RolloutWindow) -> String {
             )
         }
     };
-    format!("window {} of the {}: {state}", window.name, window.named_by)
+    format!(
+        "window {} of {} {}: {state}",
+        window.name, window.named_by, window.namer
+    )
 }
 
 /// Returns the ended nodes of each wave in a line. `None` without nodes.
@@ -352,15 +447,17 @@ fn describe_end(estimate: &RolloutEstimate) -> String {
 
 /// Returns the date of the policy in a line, with the nodes that are late.
 fn describe_visits(rollout: &Rollout) -> Option<String> {
+    const MOST: usize = 12;
     let by = rollout.policy.visit_by?;
     let late = rollout.nodes.iter().flatten().filter(|node| node.overdue);
     let late: Vec<&str> = late.map(|node| node.node.as_str()).collect();
     let end = rollout.estimate.as_ref().and_then(|end| end.late);
     let state = match late.len() {
-        0 if end.is_some_and(|end| end > by) => ": the late end is after this date".to_owned(),
+        0 if end.is_some_and(|end| end > by) => ": the late estimate is after this date".to_owned(),
         0 => String::new(),
         1 => format!(": 1 node is late: {}", late[0]),
-        count => format!(": {count} nodes are late: {}", late.join(", ")),
+        count if count <= MOST => format!(": {count} nodes are late: {}", late.join(", ")),
+        count => format!(": {count} nodes are late"),
     };
     Some(format!("visit by {by:.0}{state}"))
 }

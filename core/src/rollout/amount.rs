@@ -1,6 +1,7 @@
 //! Numbers of nodes: a count, or a percentage of a total.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +87,19 @@ impl TryFrom<Written> for Amount {
     }
 }
 
+/// Reads an amount as shown: `3` or `25%`.
+impl FromStr for Amount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let written = match text.parse() {
+            Ok(count) => Written::Count(count),
+            Err(_) => Written::Percent(text.to_owned()),
+        };
+        written.try_into()
+    }
+}
+
 #[cfg(feature = "openapi")]
 impl utoipa::PartialSchema for Amount {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
@@ -130,9 +144,11 @@ mod tests {
         for text in ["3", "\"25%\""] {
             let amount: Amount = serde_json::from_str(text).unwrap();
             assert_eq!(serde_json::to_string(&amount).unwrap(), text);
+            assert_eq!(amount.to_string().parse(), Ok(amount));
         }
         for wrong in ["-1", "\"0%\"", "\"101%\"", "\"25\"", "1.5", "\"+5%%\""] {
             assert!(serde_json::from_str::<Amount>(wrong).is_err(), "{wrong}");
+            assert!(wrong.parse::<Amount>().is_err(), "{wrong}");
         }
     }
 }

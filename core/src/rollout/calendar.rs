@@ -3,11 +3,13 @@
 
 use jiff::Timestamp;
 
-use super::windows::{MaintenanceWindow, Opening};
+use super::windows::{MaintenanceWindow, Opening, Period};
 
 /// Most times at which the windows are compared. Windows that open once a day and never together are
 /// compared for 50 days.
 const MOST_STEPS: usize = 100;
+/// Most openings and closed periods of a list.
+const MOST_PERIODS: usize = 1000;
 
 /// The maintenance windows obeyed by a rollout. Always open without windows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,16 +34,25 @@ impl Calendar {
         Opening::Closed { opens: None }
     }
 
-    /// Returns the start of the common opening at a time. `None` if closed, and if open for more than a
-    /// week.
-    pub fn open_since(&self, time: Timestamp) -> Option<Timestamp> {
-        match self.compare(time) {
-            Opening::Open { .. } => {
-                let starts = self.windows.iter().filter_map(|one| one.open_since(time));
-                starts.max()
+    /// Lists the periods between two times at which the rollout takes no nodes, ascending.
+    pub fn list_closed(&self, from: Timestamp, to: Timestamp) -> Vec<Period> {
+        let mut closed = Vec::new();
+        let mut start = from;
+        for _ in 0..MOST_PERIODS {
+            if start >= to {
+                break;
             }
-            Opening::Closed { .. } => None,
+            let end = match self.open_at(start) {
+                Opening::Open { until } => {
+                    start = until.unwrap_or(to);
+                    continue;
+                }
+                Opening::Closed { opens } => opens.unwrap_or(to).min(to),
+            };
+            closed.push(Period { start, end });
+            start = end;
         }
+        closed
     }
 
     /// Returns the end of the freezes at a time, if a freeze covers the time.

@@ -110,8 +110,8 @@ fn find_paces(fleet: &Fleet) -> (Pace, Pace) {
     measured.sort_unstable();
     // A quarter of the nodes was faster than the short duration, and a tenth slower than the long.
     let rank = |percent: usize| {
-        let position = measured.len().saturating_sub(1) * percent / 100;
-        measured.get(position).copied()
+        let rank = (measured.len() * percent).div_ceil(100);
+        measured.get(rank.saturating_sub(1)).copied()
     };
     let pace = |percent: usize, assumed: fn(Effect) -> u32, jobs_percent: u8| {
         let duration =
@@ -167,6 +167,7 @@ fn list_assumptions(
     }
     if calendar.has_limits() {
         list.push("Nodes are closed in the maintenance windows only.".to_owned());
+        list.push("No job started outside of the windows runs on into them.".to_owned());
     }
     if let Some(canary) = policy.canary.as_ref().filter(|_| !plan.has_canary_passed) {
         let minutes = canary.soak_s.div_ceil(60);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::amount::{Amount, count_nodes};
-use super::windows::Opening;
+use super::windows::{Opening, Period};
 use crate::effects::Effect;
 use crate::ids::NodeId;
 use crate::words;
@@ -32,8 +32,8 @@ pub struct Fleet {
     /// The rollout's start, or the last resume.
     pub since: Timestamp,
     pub window: Opening,
-    /// The start of the opening in force. `None` while closed, and after more than a week.
-    pub open_since: Option<Timestamp>,
+    /// The past periods without an open window, ascending. Deadlines of waiting do not count them.
+    pub closed: Vec<Period>,
     /// The end of the freeze in force.
     pub frozen_until: Option<Timestamp>,
     /// External signals that ask for a halt now, as sentences.

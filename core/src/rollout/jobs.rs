@@ -7,6 +7,7 @@ use super::action::Because;
 use super::fleet::{Jobs, Node, Stage};
 use super::policy::{AfterDeadline, DrainPolicy, RolloutPolicy};
 use super::rule::Rule;
+use super::windows::{Period, measure_outside};
 
 /// The answer of the jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,13 +22,19 @@ pub(super) enum Exit {
     Hold(Rule),
 }
 
-/// Decides whether the jobs let a node be closed. `closes` is the end of the open window.
-pub(super) fn judge_jobs(
-    policy: &RolloutPolicy,
-    node: &Node,
-    closes: Option<Timestamp>,
-    now: Timestamp,
-) -> Exit {
+/// The time, and the windows around it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hours<'a> {
+    pub now: Timestamp,
+    /// The end of the open window.
+    pub closes: Option<Timestamp>,
+    /// The past periods without an open window.
+    pub closed: &'a [Period],
+}
+
+/// Decides whether the jobs let a node be closed.
+pub(super) fn judge_jobs(policy: &RolloutPolicy, node: &Node, hours: Hours<'_>) -> Exit {
+    let Hours { now, closes, .. } = hours;
     if node.jobs == Jobs::Unknown {
         return Exit::Hold(Rule::JobsUnknown);
     }
@@ -50,7 +57,7 @@ pub(super) fn judge_jobs(
             requeue: true,
             because: Because::RequeueAgreed,
         },
-        Some(_) | None => match find_overdue(policy, node, now) {
+        Some(_) | None => match find_overdue(policy, node, hours) {
             None => Exit::Hold(Rule::Job(last.clone())),
             Some(AfterDeadline::Requeue) => Exit::Close {
                 requeue: true,
@@ -62,13 +69,15 @@ pub(super) fn judge_jobs(
     }
 }
 
-/// Returns the act of the drain policy for a node that has waited beyond the deadline.
-fn find_overdue(policy: &RolloutPolicy, node: &Node, now: Timestamp) -> Option<AfterDeadline> {
+/// Returns the act of the drain policy for a node that has waited beyond the deadline. Time outside the
+/// windows does not count: the node then runs every job.
+fn find_overdue(policy: &RolloutPolicy, node: &Node, hours: Hours<'_>) -> Option<AfterDeadline> {
     match policy.drain {
         DrainPolicy::Wait => None,
         DrainPolicy::Deadline { after_s, then } => {
-            let deadline = node.since + SignedDuration::from_secs(i64::from(after_s));
-            (node.stage == Stage::Waiting && deadline <= now).then_some(then)
+            let deadline = SignedDuration::from_secs(i64::from(after_s));
+            let waited = || measure_outside(hours.closed, node.since, hours.now);
+            (node.stage == Stage::Waiting && waited() >= deadline).then_some(then)
         }
     }
 }

@@ -55,4 +55,4 @@ pub use policy::{
 pub use rule::{Hindrance, Phase, Rule, WaitsFor};
 pub use unit_faults::find_unit_faults;
 pub use waves::{has_canary_passed, number_waves};
-pub use windows::{Day, Freeze, MaintenanceWindow, Opening, Weekly};
+pub use windows::{Day, Freeze, MaintenanceWindow, Opening, Period, Weekly};

@@ -15,6 +15,7 @@ use super::rule::Rule;
 use super::started::Next;
 use super::units::Units;
 use super::waves::has_canary_passed;
+use super::windows::measure_outside;
 use crate::ids::NodeId;
 
 /// The plan of a tick.
@@ -176,18 +177,18 @@ fn judge_progress(
     let work = started.or_else(|| find_oldest_work(fleet));
     let last = fleet.nodes.iter().map(|node| node.since);
     let last = last.fold(fleet.since, Timestamp::max);
-    let since = match (&work, fleet.open_since) {
-        // A rollout without work under way had no chance while its windows were closed.
-        (None, Some(opened)) => last.max(opened),
-        (Some(_), _) | (None, None) => last,
+    // Work under way goes on in a closed window. Other progress has no chance.
+    let waited = match &work {
+        Some(_) => now.duration_since(last),
+        None => measure_outside(&fleet.closed, last, now),
     };
     let deadline = SignedDuration::from_secs(i64::from(policy.stall_after_s));
     let cause = work
         .or_else(|| binding.cloned())
         .filter(|rule| !rule.is_scheduled());
     match cause {
-        Some(cause) if desk.actions.is_empty() && since + deadline <= now => {
-            Verdict::Stalled { cause, since }
+        Some(cause) if desk.actions.is_empty() && waited >= deadline => {
+            Verdict::Stalled { cause, since: last }
         }
         Some(_) | None => Verdict::Running,
     }

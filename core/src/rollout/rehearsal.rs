@@ -11,7 +11,7 @@ use super::fleet::{Change, Fleet, Jobs, Node, Service, Stage, Validation};
 use super::plan::{Plan, Verdict, plan};
 use super::policy::{DrainPolicy, RolloutPolicy};
 use super::rule::Rule;
-use super::windows::{Opening, add};
+use super::windows::{Opening, Period, add, measure_outside};
 use crate::effects::Effect;
 use crate::ids::NodeId;
 
@@ -41,6 +41,8 @@ struct Rehearsal<'a> {
     ends: BTreeMap<NodeId, Timestamp>,
     start: Timestamp,
     now: Timestamp,
+    /// The time of the step before.
+    advanced: Timestamp,
 }
 
 /// Runs the rollout to the end, and returns the time of the end. `most_work` limits the plans
@@ -63,6 +65,7 @@ pub(super) fn rehearse(
         ends: BTreeMap::new(),
         start: now,
         now,
+        advanced: now,
     };
     let minutes = fleet.nodes.len().div_ceil(NODES_OF_A_MINUTE).max(1);
     let step = SignedDuration::from_mins(i64::try_from(minutes).unwrap_or(i64::MAX));
@@ -157,8 +160,13 @@ impl Rehearsal<'_> {
     /// Reads the windows, and ends jobs and steps.
     fn advance(&mut self, calendar: &Calendar) {
         let now = self.now;
+        // The model stops at the changes of the windows, to within a step.
+        if let Opening::Closed { .. } = self.fleet.window {
+            let start = self.advanced;
+            self.fleet.closed.push(Period { start, end: now });
+        }
+        self.advanced = now;
         self.fleet.window = calendar.open_at(now);
-        self.fleet.open_since = calendar.open_since(now);
         self.fleet.frozen_until = calendar.frozen_at(now);
         for node in &mut self.fleet.nodes {
             if let Jobs::Known(jobs) = &mut node.jobs {
@@ -212,7 +220,10 @@ impl Rehearsal<'_> {
             [
                 ends,
                 ends.map(|ends| add(ends, -lead)),
-                waits.map(|after| add(node.since, after)),
+                waits.map(|after| {
+                    let open = measure_outside(&self.fleet.closed, node.since, self.now);
+                    add(self.now, after - open)
+                }),
                 node.condition.deferred_until,
                 node.announced_for,
             ]

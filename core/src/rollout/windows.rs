@@ -16,9 +16,7 @@ static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundl
 
 /// Days after the asked time within which windows are searched.
 const HORIZON_DAYS: i64 = 15;
-/// Maximum length of a window in days.
-const LONGEST_DAYS: i64 = 7;
-/// Maximum length of a window in minutes.
+/// Maximum length of a window: 7 days.
 const MOST_MINUTES: u32 = 7 * 24 * 60;
 /// Maximum length of a freeze.
 const MOST_FREEZE_DAYS: i32 = 366;
@@ -111,9 +109,9 @@ pub enum Opening {
 
 /// A period; the end is excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Period {
-    start: Timestamp,
-    end: Timestamp,
+pub struct Period {
+    pub start: Timestamp,
+    pub end: Timestamp,
 }
 
 impl MaintenanceWindow {
@@ -133,8 +131,7 @@ impl MaintenanceWindow {
         };
         let freezes = self.freeze_periods(&zone);
         let horizon = find_horizon(time, &freezes);
-        let first = shift(time, -LONGEST_DAYS - 1);
-        let open = subtract(&self.open_periods(&zone, first, horizon), &freezes);
+        let open = subtract(&self.open_periods(&zone, time, horizon), &freezes);
         let next = open.iter().find(|period| period.end > time);
         match next {
             Some(period) if period.start <= time => Opening::Open {
@@ -145,18 +142,6 @@ impl MaintenanceWindow {
             },
             None => Opening::Closed { opens: None },
         }
-    }
-
-    /// Returns the start of the opening at a time. `None` if closed, and if open for more than a week.
-    pub fn open_since(&self, time: Timestamp) -> Option<Timestamp> {
-        let zone = ZONES.get(&self.time_zone).ok()?;
-        let freezes = self.freeze_periods(&zone);
-        // A window may begin a week before the opening, and reach into it.
-        let first = shift(time, -2 * LONGEST_DAYS - 1);
-        let open = subtract(&self.open_periods(&zone, first, shift(time, 1)), &freezes);
-        let covers = |period: &&Period| period.start <= time && time < period.end;
-        let start = open.iter().find(covers)?.start;
-        Some(start).filter(|start| *start > shift(time, -LONGEST_DAYS))
     }
 
     /// Returns the end of the freeze at a time, if a freeze covers the time.
@@ -237,8 +222,9 @@ impl MaintenanceWindow {
         self.freezes.iter().filter_map(period).collect()
     }
 
-    /// Returns the merged windows that begin between the day of `start` and the horizon.
-    fn open_periods(&self, zone: &TimeZone, start: Timestamp, horizon: Timestamp) -> Vec<Period> {
+    /// Returns the merged windows between the longest window before `time` and the horizon.
+    fn open_periods(&self, zone: &TimeZone, time: Timestamp, horizon: Timestamp) -> Vec<Period> {
+        let start = shift(time, -(i64::from(MOST_MINUTES) / (24 * 60) + 1));
         if self.weekly.is_empty() {
             return vec![Period {
                 start,
@@ -291,6 +277,19 @@ fn find_horizon(time: Timestamp, freezes: &[Period]) -> Timestamp {
         false => horizon,
     };
     sorted.iter().fold(shift(time, HORIZON_DAYS), extend)
+}
+
+/// Returns the time between two times outside the periods, which do not overlap.
+pub(super) fn measure_outside(
+    periods: &[Period],
+    from: Timestamp,
+    to: Timestamp,
+) -> SignedDuration {
+    let inside = periods.iter().map(|period| {
+        let part = period.end.min(to).duration_since(period.start.max(from));
+        part.max(SignedDuration::ZERO)
+    });
+    inside.fold(to.duration_since(from), |left, part| left - part)
 }
 
 /// Returns the periods in order, with overlapping and adjacent periods as one period.

@@ -205,6 +205,22 @@ pub async fn resume(conn: &mut PgConnection, id: RolloutId, now: Timestamp) -> R
     Ok(())
 }
 
+/// Stores a changed policy.
+pub async fn set_policy(
+    conn: &mut PgConnection,
+    id: RolloutId,
+    policy: &RolloutPolicy,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE rollouts SET policy = $2 WHERE id = $1",
+        id as RolloutId,
+        Json(policy) as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Ends the canary and its soak.
 pub async fn promote(conn: &mut PgConnection, id: RolloutId) -> Result<(), Error> {
     sqlx::query!(

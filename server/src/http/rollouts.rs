@@ -3,7 +3,9 @@
 use axum::extract::State;
 use muster_api::object::Page;
 use muster_api::problem::Problem;
-use muster_api::rollouts::{PlanRollout, Rollout, StartRollout, SteerNode, SteerRollout};
+use muster_api::rollouts::{
+    AdjustRollout, PlanRollout, Rollout, StartRollout, SteerNode, SteerRollout,
+};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -28,6 +30,7 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(halt_rollout))
         .routes(routes!(resume_rollout))
         .routes(routes!(promote_rollout))
+        .routes(routes!(adjust_rollout))
         .routes(routes!(skip_rollout_node))
         .routes(routes!(retry_rollout_node))
 }
@@ -191,6 +194,30 @@ async fn promote_rollout(
     Json(body): Json<SteerRollout>,
 ) -> Result<Answer, Error> {
     rollouts::promote(Request::new(&app, &actor, &rollout), idempotency, &body).await
+}
+
+/// Changes budgets, deadlines or the maintenance window of an open rollout.
+///
+/// The next tick follows the new policy. Canary, waves, order and the allowed effect are fixed by the
+/// plan.
+#[utoipa::path(post, path = "/v1/rollouts/{rollout}/actions/adjust",
+    extensions(("x-muster-access" = json!({ "verb": "rollout.start", "place": "rollout={rollout}" })),
+        ("x-muster-links" = json!({ "self": ["get_rollout", {"rollout": "$response.body#/name"}] }))),
+    tag = "rollouts", params(("rollout", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = AdjustRollout, responses(
+    (status = 200, description = "The rollout", body = Rollout),
+    (status = 404, description = "No such rollout", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "The rollout was not started, or has ended", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The policy is wrong, a member is fixed by the plan, or the reason is missing; `errors` lists each problem", body = Problem, content_type = "application/problem+json"),
+))]
+async fn adjust_rollout(
+    State(app): State<App>,
+    actor: Actor,
+    Path(rollout): Path<String>,
+    idempotency: IdempotencyKey,
+    Json(body): Json<AdjustRollout>,
+) -> Result<Answer, Error> {
+    rollouts::adjust(Request::new(&app, &actor, &rollout), idempotency, &body).await
 }
 
 /// Leaves out a node not begun yet.

@@ -134,6 +134,7 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
             "start_rollout",
             "resume_rollout",
             "promote_rollout",
+            "adjust_rollout",
             "skip_rollout_node",
             "retry_rollout_node",
             "grant_approval",

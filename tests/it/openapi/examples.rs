@@ -500,7 +500,7 @@ async fn every_answer_is_shown_as_a_server_gave_it() {
 
 /// Operations with a well-formed but refused example, and the status. The object or state named by
 /// the example is missing on the test's server.
-const REFUSED: [(&str, u16); 12] = [
+const REFUSED: [(&str, u16); 13] = [
     ("replace_parts", 422),
     ("confirm_caution", 409),
     ("redeliver_event", 422),
@@ -511,6 +511,7 @@ const REFUSED: [(&str, u16); 12] = [
     ("halt_rollout", 409),
     ("resume_rollout", 409),
     ("promote_rollout", 409),
+    ("adjust_rollout", 409),
     ("skip_rollout_node", 409),
     ("retry_rollout_node", 409),
 ];

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::action::{Act, Action, Because};
 use super::condition::{find_obstacle, find_stop, find_unreadable};
 use super::fleet::{Fleet, HaltReason, Node, Stage};
-use super::jobs::{Exit, judge_jobs};
+use super::jobs::{Exit, Hours, judge_jobs};
 use super::ledger::{Ledger, Slot};
 use super::order::Block;
 use super::policy::RolloutPolicy;
@@ -37,8 +37,7 @@ pub(super) struct Desk<'a> {
     now: Timestamp,
     /// The rule that keeps the whole rollout from starting work.
     pub(super) stop: Option<Rule>,
-    /// The end of the open window.
-    closes: Option<Timestamp>,
+    hours: Hours<'a>,
     ledger: Ledger,
     admission: Admission,
     waiting: Slots,
@@ -53,7 +52,7 @@ impl<'a> Desk<'a> {
     /// Opens the desk with the counts of the fleet.
     pub(super) fn open(
         policy: &'a RolloutPolicy,
-        fleet: &Fleet,
+        fleet: &'a Fleet,
         units: &'a Units<'a>,
         halt: Option<&HaltReason>,
         now: Timestamp,
@@ -62,9 +61,15 @@ impl<'a> Desk<'a> {
             Opening::Open { until } => until,
             Opening::Closed { .. } => None,
         };
+        let closed = &fleet.closed;
+        let hours = Hours {
+            now,
+            closes,
+            closed,
+        };
         let asks = |node: &Node| {
             let ask = Exit::Hold(Rule::DrainDeadline);
-            node.stage == Stage::Waiting && judge_jobs(policy, node, closes, now) == ask
+            node.stage == Stage::Waiting && judge_jobs(policy, node, hours) == ask
         };
         // A unit waits for a person as a whole.
         let waits = |node: &Node| {
@@ -81,7 +86,7 @@ impl<'a> Desk<'a> {
             units,
             now,
             stop: find_stop(fleet, halt, now),
-            closes,
+            hours,
             ledger: Ledger::open(&fleet.budget, fleet.members(), now),
             admission: Admission::find(policy, fleet, units, now),
             waiting: slots(
@@ -203,7 +208,7 @@ impl<'a> Desk<'a> {
 
     /// Closes the node if the change can start, or lets the node wait for its jobs.
     fn begin(&mut self, node: &Node) -> Next {
-        let next = match judge_jobs(self.policy, node, self.closes, self.now) {
+        let next = match judge_jobs(self.policy, node, self.hours) {
             Exit::Skip => Next::Act(Act::Skip, Because::DrainDeadline),
             Exit::Hold(rule @ Rule::Job(_)) if node.stage == Stage::NotBegun => {
                 match self.waiting.take(1) {

@@ -107,7 +107,7 @@ impl Desk<'_> {
         if !is_admitted && let Err(rule) = self.admission.check(nodes) {
             return hold(&rule);
         }
-        let judge = |node: &&'b Node| judge_jobs(self.policy, node, self.closes, self.now);
+        let judge = |node: &&'b Node| judge_jobs(self.policy, node, self.hours);
         let exits: Vec<Exit> = nodes.iter().map(judge).collect();
         if exits.contains(&Exit::Skip) {
             let skip = Next::Act(Act::Skip, Because::DrainDeadline);

@@ -42,7 +42,7 @@ fn measured_durations_and_the_concurrency_give_the_spread() {
     let always = Calendar::default();
     // Two slots for the change, which is half of a node's time: three pairs, one after another.
     let fleet = measured(6, &[20, 40]);
-    assert_eq!(spread(&by_twos(), &fleet, &always), (40, 40));
+    assert_eq!(spread(&by_twos(), &fleet, &always), (40, 80));
     let fleet = measured(6, &[20, 20, 20, 20, 40, 40, 40, 40, 40, 80]);
     assert_eq!(spread(&by_twos(), &fleet, &always), (40, 80));
     // The waves end before the next begins.

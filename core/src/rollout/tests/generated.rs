@@ -160,7 +160,9 @@ impl World {
             .collect();
         let fleet = &mut self.rollouts[at];
         fleet.window = self.calendar.open_at(self.now);
-        fleet.open_since = self.calendar.open_since(self.now);
+        fleet.closed = self
+            .calendar
+            .list_closed(self.now - minutes(24 * 60), self.now);
         fleet.frozen_until = self.calendar.frozen_at(self.now);
         fleet.budget = self.budget.clone();
         fleet.neighbours = self.neighbours.clone();

@@ -83,7 +83,7 @@ fn fleet(count: usize) -> Fleet {
         planned: count as u32,
         since: start(),
         window: Opening::Open { until: None },
-        open_since: None,
+        closed: Vec::new(),
         frozen_until: None,
         signals: Vec::new(),
         failed_and_left: 0,

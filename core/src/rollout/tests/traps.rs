@@ -275,14 +275,17 @@ fn trap_06_a_window_a_soak_and_a_freeze_are_no_stall() {
     };
     let mut opened = fleet(1);
     opened.budget.max_unavailable = Amount::Count(0);
-    opened.open_since = Some(later - minutes(9));
-    assert_eq!(verdict(&opened, &quick), Verdict::Running);
-    let since = later - minutes(11);
-    opened.open_since = Some(since);
-    let Verdict::Stalled { since: told, .. } = verdict(&opened, &quick) else {
-        panic!("the window has been open for longer than the deadline");
+    let closed = |start: i64, end: i64| Period {
+        start: later - minutes(start),
+        end: later - minutes(end),
     };
-    assert_eq!(told, since);
+    opened.closed = vec![closed(10_000, 9)];
+    assert_eq!(verdict(&opened, &quick), Verdict::Running);
+    // Openings shorter than the deadline count together.
+    opened.closed = vec![closed(10_000, 2000), closed(1996, 1000), closed(995, 1)];
+    assert!(matches!(verdict(&opened, &quick), Verdict::Stalled { .. }));
+    opened.closed = vec![closed(10_000, 2000), closed(1996, 1000), closed(996, 1)];
+    assert_eq!(verdict(&opened, &quick), Verdict::Running);
     // A window that never opens, and a change that hangs. The change goes on outside the window.
     waits.window = Opening::Closed { opens: None };
     assert!(matches!(
@@ -291,7 +294,7 @@ fn trap_06_a_window_a_soak_and_a_freeze_are_no_stall() {
     ));
     waits.nodes[1].stage = Stage::Changing(Change::Working);
     waits.window = Opening::Open { until: None };
-    waits.open_since = Some(later);
+    waits.closed = vec![closed(10_000, 0)];
     let Verdict::Stalled { cause, .. } = verdict(&waits, &policy()) else {
         panic!("a change hangs");
     };

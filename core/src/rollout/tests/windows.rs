@@ -308,15 +308,12 @@ proptest! {
             // Windows of several documents may never be open together.
             Opening::Closed { opens: None } => prop_assert!(calendar.windows.len() > 1),
         }
-        match calendar.open_since(now) {
-            Some(since) => {
-                prop_assert!(is_open(now) && since <= now && is_open(since));
-                prop_assert!(!is_open(since - second));
-            }
-            None if is_open(now) => for third in 0..20 {
-                prop_assert!(is_open(now - SignedDuration::from_hours(8 * third)));
-            },
-            None => {}
+        let from = now - SignedDuration::from_hours(100);
+        let closed = calendar.list_closed(from, now);
+        for hour in 0..100 {
+            let time = from + SignedDuration::from_hours(hour);
+            let is_listed = closed.iter().any(|period| period.start <= time && time < period.end);
+            prop_assert_eq!(is_listed, !is_open(time), "{}", time);
         }
         if let Some(end) = calendar.frozen_at(now) {
             prop_assert!(!is_open(now) && end > now);

@@ -42,6 +42,8 @@ pub trait Declared: Kind {
     const HAS_SECRET: bool = false;
     /// Whether a change adds a revision to the pools depending on the object.
     const IN_REVISIONS: bool = false;
+    /// The additional permissions for a write over an unreadable spec, whose safety limits are unknown.
+    const LOOSENING: &'static [&'static str] = &[];
 
     /// Lists the references of the spec, each with its pointer and the required kind.
     fn references(&self) -> Vec<Reference<'_>> {

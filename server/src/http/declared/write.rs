@@ -170,13 +170,17 @@ async fn replace<K: Declared>(
     change: &Change<K>,
 ) -> Result<ObjectRow, Error> {
     let before: Option<K> = document::stored(former).ok();
-    if let Some(before) = &before {
-        before.allow_change(&change.spec)?;
-        for verb in before.loosened(&change.spec) {
-            let key = former.id.to_string();
-            let kind = K::KIND;
-            actor.need(conn, verb, Named { kind, key: &key }).await?;
+    let loosened = match &before {
+        Some(before) => {
+            before.allow_change(&change.spec)?;
+            before.loosened(&change.spec)
         }
+        None => K::LOOSENING.to_vec(),
+    };
+    for verb in loosened {
+        let key = former.id.to_string();
+        let kind = K::KIND;
+        actor.need(conn, verb, Named { kind, key: &key }).await?;
     }
     change
         .spec

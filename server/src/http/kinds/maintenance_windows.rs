@@ -7,6 +7,8 @@ use crate::error::Fault;
 use crate::http::declared::Declared;
 
 impl Declared for MaintenanceWindow {
+    const LOOSENING: &'static [&'static str] = &["rollout.start"];
+
     fn faults(&self) -> Vec<Fault> {
         let faults = MaintenanceWindow::faults(self).into_iter();
         let faults = faults.map(|wrong| {

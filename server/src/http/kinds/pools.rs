@@ -19,6 +19,8 @@ use crate::intents::claims::replicas;
 
 impl Declared for PoolSpec {
     const IN_REVISIONS: bool = true;
+    const LOOSENING: &'static [&'static str] =
+        &["approval.decide", "budget.override", "rollout.start"];
 
     fn references(&self) -> Vec<Reference<'_>> {
         let mut references = vec![

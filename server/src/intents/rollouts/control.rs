@@ -276,13 +276,17 @@ async fn steer_node(
 }
 
 /// Locks a rollout and reads the rollout again under the lock.
-async fn lock(conn: &mut PgConnection, key: &str) -> Result<RolloutRow, Error> {
+pub(super) async fn lock(conn: &mut PgConnection, key: &str) -> Result<RolloutRow, Error> {
     let row = super::find(conn, key).await?;
     db::rollouts::lock(conn, row.id).await?;
     super::find(conn, &row.id.to_string()).await
 }
 
-fn allow_state(row: &RolloutRow, states: &[RolloutState], verb: &str) -> Result<(), Error> {
+pub(super) fn allow_state(
+    row: &RolloutRow,
+    states: &[RolloutState],
+    verb: &str,
+) -> Result<(), Error> {
     if states.contains(&row.state) {
         return Ok(());
     }
@@ -306,7 +310,7 @@ async fn record(
     db::events::insert(conn, event.with(detail)).await
 }
 
-async fn answer(conn: &mut PgConnection, request: Request<'_>) -> Result<Effect, Error> {
+pub(super) async fn answer(conn: &mut PgConnection, request: Request<'_>) -> Result<Effect, Error> {
     let Request { app, actor, key } = request;
     let rollout = view::load(conn, actor, key, app.clock.now(), Parts::Nodes).await?;
     Ok(Effect::Done(Answer::ok(&rollout)?))

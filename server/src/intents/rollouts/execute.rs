@@ -11,6 +11,7 @@ use muster_core::rollout::{Act, Action as Planned, Mark};
 use serde_json::json;
 use sqlx::{Acquire as _, PgConnection};
 
+use super::windows::Windows;
 use crate::app::{App, wake};
 use crate::auth::Actor;
 use crate::db;
@@ -179,6 +180,10 @@ async fn close(
     node: &LockedNode,
 ) -> Result<Done, Error> {
     let now = app.clock.now();
+    // A freeze may have been declared since the plan.
+    if !Windows::load(conn, rollout.id).await?.is_open_at(now) {
+        return Ok(Done::NotNow);
+    }
     db::rollout_nodes::keep_assigned(conn, rollout.id, row.node).await?;
     if !db::claims::set_assigned(conn, row.claim, rollout.target, now).await? {
         return Ok(Done::NotNow);

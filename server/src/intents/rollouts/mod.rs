@@ -1,6 +1,7 @@
 //! Rollouts: plans, the acts of people, and the ticks of the executor. A tick reads the facts, asks
 //! the planner in `core/rollout`, and applies the planned actions.
 
+mod adjust; // Changes to the policy of an open rollout
 mod advance; // A tick of every open rollout
 mod control; // Start, halt, resume, promote, skip and retry
 mod execute; // Actions of a plan, each in a transaction of its own
@@ -16,6 +17,7 @@ use crate::db;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 
+pub(crate) use adjust::adjust;
 pub use advance::advance;
 pub(crate) use control::{Request, halt, promote, resume, retry, skip, start};
 pub(crate) use plan::plan;

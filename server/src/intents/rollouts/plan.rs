@@ -8,7 +8,7 @@ use muster_api::rollouts::PlanRollout;
 use muster_core::effects::Effect as Cost;
 use muster_core::ids::RolloutId;
 use muster_core::rollout::{
-    AfterDeadline, Allow, DrainPolicy, MaintenanceWindow, Opening, RolloutPolicy, Rule,
+    AfterDeadline, Allow, DrainPolicy, Fleet, MaintenanceWindow, Opening, RolloutPolicy, Rule,
     plan as plan_tick,
 };
 use muster_core::values::Digest;
@@ -44,8 +44,9 @@ pub(crate) async fn plan(
     idempotency: IdempotencyKey,
     body: &PlanRollout,
 ) -> Result<Answer, Error> {
-    check(&body.policy, app.clock.now())?;
+    check(&body.policy)?;
     writing::once(app, actor, idempotency, body, async |conn| {
+        check_date(&body.policy, app.clock.now())?;
         check_window(conn, &body.policy).await?;
         let pool = find_pool(conn, &body.pool).await?;
         let key = &pool.id.to_string();
@@ -101,7 +102,7 @@ pub(crate) async fn plan(
     .await
 }
 
-fn check(policy: &RolloutPolicy, now: Timestamp) -> Result<(), Error> {
+pub(super) fn check(policy: &RolloutPolicy) -> Result<(), Error> {
     let mut faults: Vec<Fault> = policy
         .faults()
         .into_iter()
@@ -113,10 +114,6 @@ fn check(policy: &RolloutPolicy, now: Timestamp) -> Result<(), Error> {
             )
         })
         .collect();
-    if policy.visit_by.is_some_and(|by| by <= now) {
-        let detail = format!("The date has passed; now it is {now:.0}.");
-        faults.push(fault("/policy/visit_by", "out_of_range", detail));
-    }
     if policy.allow == Allow::Reinstall {
         let detail = "A rollout changes nodes in place or with a reboot. Reinstall nodes singly.";
         faults.push(fault("/policy/allow", "unsupported", detail));
@@ -144,9 +141,24 @@ fn check(policy: &RolloutPolicy, now: Timestamp) -> Result<(), Error> {
     }
 }
 
+/// Checks that the policy's date is in the future.
+pub(super) fn check_date(policy: &RolloutPolicy, now: Timestamp) -> Result<(), Error> {
+    match policy.visit_by {
+        Some(by) if by <= now => Err(Error::unprocessable(
+            "/policy/visit_by",
+            "out_of_range",
+            format!("The date has passed; now it is {now:.0}."),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Checks that the policy's maintenance window exists. The lock keeps the window until the plan is
 /// stored.
-async fn check_window(conn: &mut PgConnection, policy: &RolloutPolicy) -> Result<(), Error> {
+pub(super) async fn check_window(
+    conn: &mut PgConnection,
+    policy: &RolloutPolicy,
+) -> Result<(), Error> {
     let Some(name) = &policy.maintenance_window else {
         return Ok(());
     };
@@ -178,7 +190,13 @@ fn refuse_impossible(policy: &RolloutPolicy, loaded: &Loaded, now: Timestamp) ->
             format!("The rollout could never begin: no common opening of {names} is near.");
         return Err(Error::conflict("never_open", detail));
     }
-    let ticked = plan_tick(policy, &loaded.fleet, now);
+    // A closed window hides the budget.
+    let open = Fleet {
+        window: Opening::Open { until: None },
+        frozen_until: None,
+        ..loaded.fleet.clone()
+    };
+    let ticked = plan_tick(policy, &open, now);
     match ticked.concurrency.bound_by {
         Some(Rule::Budget(refusal)) if ticked.concurrency.max == 0 && refusal.max == 0 => {
             Err(Error::conflict(

@@ -208,6 +208,7 @@ fn render_nodes(
         .map(|placement| (placement.node, placement))
         .collect();
     let waves = number_waves(&rollout.policy, &loaded.fleet);
+    let is_begun = rollout.started_at.is_some();
     loaded
         .rows
         .iter()
@@ -230,7 +231,7 @@ fn render_nodes(
                 .map(describe_own),
             overdue: placements
                 .get(&row.node)
-                .is_some_and(|placement| placement.is_overdue),
+                .is_some_and(|placement| is_begun && placement.is_overdue),
             last: row
                 .reason_code
                 .clone()

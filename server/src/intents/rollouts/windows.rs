@@ -17,6 +17,8 @@ struct NamedWindow {
     name: String,
     /// `site`, `pool` or `rollout`.
     named_by: String,
+    /// Name of the site, of the pool or of the rollout.
+    namer: String,
     /// `None` for a deleted or unreadable window.
     window: Option<MaintenanceWindow>,
 }
@@ -40,6 +42,7 @@ impl Windows {
             .map(|row| NamedWindow {
                 name: row.name,
                 named_by: row.named_by,
+                namer: row.namer,
                 window: row
                     .spec
                     .and_then(|spec| MaintenanceWindow::deserialize(spec).ok()),
@@ -73,6 +76,8 @@ impl Windows {
             RolloutWindow {
                 name: one.name.clone(),
                 named_by: one.named_by.clone(),
+                namer: one.namer.clone(),
+                unreadable: one.window.is_none(),
                 open: matches!(state, Some(Opening::Open { .. })),
                 changes_at: match state {
                     Some(Opening::Open { until: at } | Opening::Closed { opens: at }) => at,

@@ -95,9 +95,10 @@ struct Facts {
 /// A maintenance window.
 struct Window {
     name: String,
-    /// `site`, `pool` or `rollout`.
+    /// `site lab`, `pool gpu` or `rollout gpu-3`.
     named_by: String,
     open: bool,
+    unreadable: bool,
     /// The end of the open time, or the next opening.
     changes: Option<Moment>,
     /// The reason of the freeze of today. Empty without a freeze.
@@ -315,7 +316,7 @@ fn tell_late(rollout: &Rollout) -> String {
     let late = nodes.iter().filter(|node| node.overdue).count();
     let end = rollout.estimate.as_ref().and_then(|end| end.late);
     match late {
-        0 if end > rollout.policy.visit_by => "the late end is after this date".to_owned(),
+        0 if end > rollout.policy.visit_by => "the late estimate is after this date".to_owned(),
         0 => String::new(),
         1 => "1 node is late".to_owned(),
         late => format!("{late} nodes are late"),
@@ -325,8 +326,9 @@ fn tell_late(rollout: &Rollout) -> String {
 fn render_window(window: &RolloutWindow, now: Timestamp) -> Window {
     Window {
         name: window.name.clone(),
-        named_by: window.named_by.clone(),
+        named_by: format!("{} {}", window.named_by, window.namer),
         open: window.open,
+        unreadable: window.unreadable,
         changes: window.changes_at.map(|at| format::moment(at, now)),
         frozen: match window.frozen.as_deref() {
             Some("") => "no reason recorded".to_owned(),

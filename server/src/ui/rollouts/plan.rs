@@ -5,8 +5,10 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
+use jiff::Timestamp;
+use muster_api::kind::Kind as _;
 use muster_api::rollouts::PlanRollout;
-use muster_core::rollout::RolloutPolicy;
+use muster_core::rollout::{MaintenanceWindow, RolloutPolicy};
 use serde::Deserialize;
 use sqlx::PgConnection;
 
@@ -60,7 +62,7 @@ pub(in crate::ui) async fn plan_rollout(
 ) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
     let pool = find_pool(&mut conn, &key).await?;
-    let request = parse(&mut conn, &pool, &given).await;
+    let request = parse(&mut conn, &pool, &given, visit.now).await;
     drop(conn);
     let planned = match request {
         Ok(body) => rollouts::plan(&app, &actor, IdempotencyKey::none(), &body).await,
@@ -104,6 +106,7 @@ async fn parse(
     conn: &mut PgConnection,
     pool: &ObjectRow,
     given: &Fields,
+    now: Timestamp,
 ) -> Result<PlanRollout, Error> {
     let revision = given.revision.trim().parse().map_err(|_| {
         Error::unprocessable("/revision", "required", "Choose a revision of the pool.")
@@ -111,23 +114,34 @@ async fn parse(
     Ok(PlanRollout {
         pool: pool.id.to_string(),
         revision,
-        policy: find_policy(conn, pool, &given.like).await?,
+        policy: find_policy(conn, pool, &given.like, now).await?,
     })
 }
 
-/// Returns the policy of a former rollout of the same pool, or the default policy.
+/// Returns the policy of a former rollout of the same pool, or the default policy. A date that has
+/// passed and a deleted maintenance window are left out, so that the way back can be planned.
 async fn find_policy(
     conn: &mut PgConnection,
     pool: &ObjectRow,
     like: &str,
+    now: Timestamp,
 ) -> Result<RolloutPolicy, Error> {
     if like.is_empty() {
         return Ok(RolloutPolicy::default());
     }
     let former = rollouts::find(conn, like).await?;
     // The reader has the right on this pool only.
-    match former.pool == pool.id {
-        true => Ok(former.policy.0),
-        false => Err(Error::NotFound(format!("rollout {like:?}"))),
+    if former.pool != pool.id {
+        return Err(Error::NotFound(format!("rollout {like:?}")));
     }
+    let mut policy = former.policy.0;
+    policy.visit_by = policy.visit_by.filter(|by| *by > now);
+    if let Some(name) = &policy.maintenance_window
+        && db::objects::find(conn, MaintenanceWindow::KIND, name)
+            .await?
+            .is_none()
+    {
+        policy.maintenance_window = None;
+    }
+    Ok(policy)
 }

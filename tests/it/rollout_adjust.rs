@@ -1,0 +1,128 @@
+//! Changes to the policy of an open rollout.
+
+use muster_api::tokens::Role;
+use muster_server::tasks::rollouts;
+use serde_json::{Value, json};
+
+use crate::rollouts::{
+    marks, policy, serving, settle, show, start, steer, taken, until_one_changes,
+};
+use crate::simulated::World;
+
+async fn adjust(world: &World, name: &str, policy: Value) -> crate::support::server::Reply {
+    let body = json!({ "policy": policy, "reason": "the night is short" });
+    steer(world, name, "adjust", body).await
+}
+
+#[tokio::test]
+async fn a_new_budget_applies_at_the_next_tick() {
+    let mut world = serving(3, json!("100%")).await;
+    let mut single = policy();
+    single["canary"] = Value::Null;
+    single["waves"] = json!({ "sizes": ["100%"] });
+    single["budgets"]["max_changing"] = json!(1);
+    let name = start(&world, 2, &single).await;
+    until_one_changes(&mut world, &name).await;
+    rollouts::round(&world.server.app).await.unwrap();
+    assert_eq!(taken(&world).await.len(), 1);
+    let two = json!({ "budgets": { "max_changing": 2 }, "drain_lead_s": 60 });
+    let seen = adjust(&world, &name, two.clone()).await.expect(200).body;
+    let budgets = &seen["policy"]["budgets"];
+    assert_eq!(
+        (&budgets["max_changing"], &budgets["max_waiting"]),
+        (&json!(2), &json!("100%"))
+    );
+    // The same change again is no event.
+    adjust(&world, &name, two).await.expect(200);
+    let events: Vec<Value> =
+        sqlx::query_scalar("SELECT detail FROM events WHERE kind = 'rollout.adjusted'")
+            .fetch_all(&world.server.app.pool)
+            .await
+            .unwrap();
+    assert_eq!(events.len(), 1, "{events:?}");
+    let lead = json!({ "from": 900, "to": 60 });
+    assert_eq!(events[0]["changes"]["drain_lead_s"], lead);
+    rollouts::round(&world.server.app).await.unwrap();
+    assert_eq!(taken(&world).await.len(), 2);
+    settle(&mut world).await;
+    let done = show(&world, &name).await;
+    assert_eq!(
+        (&done["state"], marks(&done)),
+        (&json!("done"), vec!["done"; 3])
+    );
+    let late = adjust(&world, &name, json!({})).await;
+    assert_eq!(late.problem().0, 409, "{}", late.text);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_wrong_or_fixed_member_changes_nothing() {
+    let mut world = serving(1, json!("100%")).await;
+    let name = start(&world, 2, &policy()).await;
+    let before = show(&world, &name).await["policy"].clone();
+    for (patch, pointer) in [
+        (json!({ "waves": { "sizes": [1] } }), "/policy/waves"),
+        (json!({ "allow": "reinstall" }), "/policy/allow"),
+        (json!({ "canary": null }), "/policy/canary"),
+        (json!({ "stall_after_s": 1 }), "/policy/stall_after_s"),
+        (
+            json!({ "drain": { "deadline": { "after_s": 60, "then": "requeue" } } }),
+            "/policy/drain/deadline/then",
+        ),
+        (
+            json!({ "visit_by": "2020-01-01T00:00:00Z" }),
+            "/policy/visit_by",
+        ),
+        (
+            json!({ "maintenance_window": "none" }),
+            "/policy/maintenance_window",
+        ),
+    ] {
+        let refused = adjust(&world, &name, patch.clone()).await.expect(422);
+        assert_eq!(
+            refused.body["errors"][0]["pointer"], pointer,
+            "{patch}: {}",
+            refused.text
+        );
+    }
+    for (patch, pointer) in [
+        (json!({ "budgets": 3 }), "/policy/budgets"),
+        (json!({ "budgets": [1] }), "/policy/budgets"),
+        (json!({ "budget": { "max_changing": 1 } }), "/policy/budget"),
+        (
+            json!({ "budgets": { "max_changing": "0%" } }),
+            "/policy/budgets/max_changing",
+        ),
+    ] {
+        let refused = adjust(&world, &name, patch.clone()).await;
+        let (status, _, at) = refused.problem();
+        let expected = if pointer == "/policy/budget" {
+            422
+        } else {
+            400
+        };
+        assert_eq!(
+            (status, at),
+            (expected, pointer),
+            "{patch}: {}",
+            refused.text
+        );
+    }
+    assert_eq!(show(&world, &name).await["policy"], before);
+    // Who may plan only may not speed a rollout up.
+    let automation = world.server.caller(Role::Automation).await;
+    let path = format!("/v1/rollouts/{name}/actions/adjust");
+    let more = json!({ "policy": { "budgets": { "max_changing": 2 } }, "reason": "x" });
+    automation.post(&path, &more).await.expect(403);
+    assert_eq!(show(&world, &name).await["policy"], before);
+    // A halted rollout takes the change, and stays halted.
+    let reason = json!({ "reason": "the deadline is near" });
+    steer(&world, &name, "halt", reason).await.expect(200);
+    let halted = adjust(&world, &name, more["policy"].clone())
+        .await
+        .expect(200)
+        .body;
+    assert_eq!(halted["state"], "halted");
+    settle(&mut world).await;
+    assert_eq!(taken(&world).await.len(), 0);
+}
