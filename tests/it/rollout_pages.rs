@@ -366,6 +366,36 @@ async fn a_plan_takes_over_from_the_open_rollout_only_with_the_box() {
 }
 
 #[tokio::test]
+async fn budgets_are_adjusted_by_a_form() {
+    let world = serving(2, json!("100%")).await;
+    start(&world, 2, &policy()).await;
+    let shown = page(&world.admin, "/rollouts/gpu-1").await;
+    contains(
+        &shown,
+        &["Adjust budgets", "name=\"max_changing\" value=\"100%\""],
+    );
+    let path = "/ui/rollouts/gpu-1/acts/adjust";
+    let form = |changing: &str| {
+        format!(
+            "max_changing={changing}&max_waiting=100%25&max_validating=3&failures=2&reason=night"
+        )
+    };
+    let refused = post(&world.admin, path, &form("many")).await.expect(422);
+    contains(&refused.text, &["is no amount", "Halt"]);
+    let taken = post(&world.admin, path, &form("1")).await.expect(303);
+    assert_eq!(location(&taken), "/rollouts/gpu-1");
+    let policy = show(&world, "gpu-1").await["policy"].clone();
+    let budgets = json!({ "max_changing": 1, "max_waiting": "100%", "max_validating": 3 });
+    assert_eq!(
+        (&policy["budgets"], &policy["failure_budget"]["count"]),
+        (&budgets, &json!(2))
+    );
+    let viewer = world.server.caller(Role::Viewer).await;
+    let shown = page(&viewer, "/rollouts/gpu-1").await;
+    assert!(!shown.contains("Adjust budgets"));
+}
+
+#[tokio::test]
 async fn the_way_back_needs_neither_the_date_nor_the_window_of_the_rollout() {
     let mut world = serving(1, json!("100%")).await;
     let admin = world.admin.clone();

@@ -357,6 +357,7 @@ fn pages(_: &Server, objects: &Objects) -> Vec<Call> {
                 (roles, "start"),
                 (roles, "resume"),
                 (roles, "promote"),
+                (roles, "adjust"),
                 (roles, "skip"),
                 (roles, "retry"),
             ],

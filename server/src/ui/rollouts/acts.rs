@@ -6,9 +6,10 @@ use askama_web::WebTemplate;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use http::StatusCode;
-use muster_api::rollouts::{Rollout, StartRollout, SteerNode, SteerRollout};
-use muster_core::rollout::Mark;
+use muster_api::rollouts::{AdjustRollout, Rollout, StartRollout, SteerNode, SteerRollout};
+use muster_core::rollout::{Amount, Mark};
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::page::{self, NodesQuery};
 use crate::app::App;
@@ -79,6 +80,12 @@ pub(in crate::ui) struct Fields {
     plan: String,
     /// The number of planned nodes, typed.
     typed: String,
+    /// Budgets, as shown: `3` or `25%`.
+    max_changing: String,
+    max_waiting: String,
+    max_validating: String,
+    /// Number of tolerated failures. Empty for no change.
+    failures: String,
     /// Present if the start takes over from the open rollout.
     supersede: Option<String>,
 }
@@ -112,6 +119,9 @@ pub(in crate::ui) async fn act_on_rollout(
 ) -> Result<Response, Error> {
     if word == "start" {
         return start(&app, &actor, &visit, &key, &given).await;
+    }
+    if word == "adjust" {
+        return adjust(&app, &actor, &visit, &key, &given).await;
     }
     let act = Act::find(&word).ok_or_else(|| Error::NotFound(format!("The act {word:?}")))?;
     let mut conn = app.pool.acquire().await?;
@@ -156,6 +166,55 @@ async fn start(
         Ok(_) => Ok(show(key)),
         Err(error) => refuse(app, actor, visit, key, error).await,
     }
+}
+
+/// Changes the budgets of an open rollout to the typed values.
+async fn adjust(
+    app: &App,
+    actor: &Actor,
+    visit: &Visit,
+    key: &str,
+    given: &Fields,
+) -> Result<Response, Error> {
+    let request = Request::new(app, actor, key);
+    let adjusted = match read_budgets(given) {
+        Ok(policy) => {
+            let reason = given.reason.clone();
+            let body = AdjustRollout { policy, reason };
+            rollouts::adjust(request, IdempotencyKey::none(), &body).await
+        }
+        Err(error) => Err(error),
+    };
+    match adjusted {
+        Ok(_) => Ok(show(key)),
+        Err(error) => refuse(app, actor, visit, key, error).await,
+    }
+}
+
+/// Returns the typed budgets as a merge patch.
+fn read_budgets(given: &Fields) -> Result<Map<String, Value>, Error> {
+    let amount = |member: &str, text: &str| {
+        let amount = text.trim().parse::<Amount>();
+        let amount = amount
+            .map_err(|why| Error::unprocessable(format!("/{member}"), "out_of_range", why))?;
+        Ok::<Value, Error>(json!(amount))
+    };
+    let mut policy = Map::new();
+    let budgets = json!({
+        "max_changing": amount("max_changing", &given.max_changing)?,
+        "max_waiting": amount("max_waiting", &given.max_waiting)?,
+        "max_validating": amount("max_validating", &given.max_validating)?,
+    });
+    policy.insert("budgets".to_owned(), budgets);
+    let failures = given.failures.trim();
+    if !failures.is_empty() {
+        let count: u32 = failures.parse().map_err(|_| {
+            let detail = format!("{failures:?} is no number of nodes.");
+            Error::unprocessable("/failures", "out_of_range", detail)
+        })?;
+        policy.insert("failure_budget".to_owned(), json!({ "count": count }));
+    }
+    Ok(policy)
 }
 
 async fn steer(request: Request<'_>, act: Act, given: &Fields) -> Result<Answer, Error> {

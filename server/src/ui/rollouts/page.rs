@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use muster_api::rollouts::{
     Rollout, RolloutNode, RolloutNow, RolloutReason, RolloutState, RolloutWindow,
 };
-use muster_core::rollout::Mark;
+use muster_core::rollout::{Mark, RolloutPolicy};
 use serde::Deserialize;
 use sqlx::PgConnection;
 
@@ -54,6 +54,7 @@ pub(in crate::ui) struct Page {
     may_resume: bool,
     may_promote: bool,
     start: Option<Start>,
+    adjust: Option<Adjust>,
     /// The form that plans again with the present nodes.
     may_replan: bool,
     revision: i32,
@@ -68,6 +69,15 @@ pub(in crate::ui) struct Page {
     policy: String,
     /// Chips of all marks, for the legend.
     legend: Vec<Chip>,
+}
+
+/// The form that changes the budgets of an open rollout, with the present values.
+struct Adjust {
+    changing: String,
+    waiting: String,
+    validating: String,
+    /// Empty without a number.
+    failures: String,
 }
 
 /// Lines about the rollout as a whole.
@@ -255,6 +265,7 @@ fn render(frame: Frame, rollout: Rollout, beside: Beside, now: Timestamp) -> Pag
         may_promote: is_open && rights.start && is_in_canary(&rollout),
         may_replan: rights.plan && matches!(state, RolloutState::Planned | RolloutState::Expired),
         start,
+        adjust: (is_open && rights.start).then(|| render_adjust(&rollout.policy)),
         expires: format::moment(rollout.expires_at, now),
         bar: bar::draw(&rollout.marks),
         end: rollout
@@ -272,6 +283,16 @@ fn render(frame: Frame, rollout: Rollout, beside: Beside, now: Timestamp) -> Pag
         table: beside.table,
         back: beside.back,
         frame,
+    }
+}
+
+fn render_adjust(policy: &RolloutPolicy) -> Adjust {
+    let failures = policy.failure_budget.count;
+    Adjust {
+        changing: policy.budgets.max_changing.to_string(),
+        waiting: policy.budgets.max_waiting.to_string(),
+        validating: policy.budgets.max_validating.to_string(),
+        failures: failures.map(|count| count.to_string()).unwrap_or_default(),
     }
 }
 
