@@ -6,7 +6,8 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: look demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins rollout e2e lint previous unit strangers fuzz slow bench clean
+.PHONY: look demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins rollout e2e lint previous unit strangers fuzz slow bench \
+	documents clean
 
 # `make test` compiles every crate once, for tests and lints: clippy's driver stands in the compiler's place, and a warning is an error. A part of it that
 # is run alone with CHECKS=1 uses what was compiled then.
@@ -137,6 +138,15 @@ test:
 # The tests beside a load that wants both cores and the disk, as on a slow day: five times, and the main job once. Hours; not in `make test`.
 slow:
 	CHECKS=1 .ci/slow $(or $(RUNS),5)
+
+# The documents that tests write: docs/cli.md, docs/openapi.json, docs/lifecycle.md, docs/parsers.md, docs/stacks.md, and the answers shown in the
+# description of the API. Twice, because the description contains the answers that the first run writes.
+DOCUMENTS = test(reference) or test(/^openapi/) or test(the_document_is_the_table) or test(document) or test(the_page)
+documents:
+	for run in 1 2; do \
+		UPDATE_CLI=1 UPDATE_OPENAPI=1 UPDATE_EXAMPLES=1 UPDATE_DOCS=1 cargo nextest run --locked --workspace -E '$(DOCUMENTS)' || [ $$run = 1 ] || exit 1; \
+	done
+	git status --short docs server/src/http/answers.json
 
 clean:
 	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .demo-recoveries .demo-fabric .demo-pins .demo-rollout .look .fleet
