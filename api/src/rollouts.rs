@@ -64,8 +64,8 @@ pub struct SteerRollout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdjustRollout {
-    /// Changes to the policy, as a JSON merge patch: absent members stay, and `null` restores a
-    /// default. May change: `budgets`, `drain`, `drain_lead_s`, `failure_budget`,
+    /// Changes to the policy, as a JSON merge patch: absent members stay. `null` removes a
+    /// member: the default applies, and in `failure_budget` the limit is removed. May change: `budgets`, `drain`, `drain_lead_s`, `failure_budget`,
     /// `maintenance_window`, `stall_after_s` and `visit_by`.
     #[schema(value_type = Object)]
     pub policy: serde_json::Map<String, serde_json::Value>,

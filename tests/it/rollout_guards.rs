@@ -59,6 +59,13 @@ async fn a_change_after_the_plan_of_a_tick_stops_the_next_act() {
 }
 
 #[tokio::test]
+async fn a_budget_lowered_after_the_plan_of_a_tick_stops_the_next_act() {
+    let lower = "UPDATE rollouts SET policy = jsonb_set(policy, '{budgets,max_changing}', '1')";
+    let (world, seen) = tick(lower).await;
+    assert_eq!(taken(&world).await.len(), 1, "{seen:#}");
+}
+
+#[tokio::test]
 async fn a_refused_act_leaves_the_mark_and_names_the_refusal() {
     let protect = "UPDATE nodes SET protected = true WHERE id <> NEW.node_id";
     let (world, seen) = tick(protect).await;

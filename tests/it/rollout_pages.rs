@@ -375,17 +375,41 @@ async fn budgets_are_adjusted_by_a_form() {
         &["Adjust budgets", "name=\"max_changing\" value=\"100%\""],
     );
     let path = "/ui/rollouts/gpu-1/acts/adjust";
+    let shown =
+        "shown_changing=100%25&shown_waiting=100%25&shown_validating=100%25&shown_failures=0";
     let form = |changing: &str| {
         format!(
-            "max_changing={changing}&max_waiting=100%25&max_validating=3&failures=2&reason=night"
+            "max_changing={changing}&max_waiting=100%25&max_validating=3&failures=2&reason=night&{shown}"
         )
     };
     let refused = post(&world.admin, path, &form("many")).await.expect(422);
-    contains(&refused.text, &["is no amount", "Halt"]);
+    contains(
+        &refused.text,
+        &[
+            "Nodes that change: &#34;many&#34; is no amount",
+            "Halt",
+            "id=\"adjust\" open",
+            "name=\"max_changing\" value=\"many\"",
+            "name=\"shown_changing\" value=\"100%\"",
+            "name=\"reason\" value=\"night\"",
+        ],
+    );
     let taken = post(&world.admin, path, &form("1")).await.expect(303);
     assert_eq!(location(&taken), "/rollouts/gpu-1");
     let policy = show(&world, "gpu-1").await["policy"].clone();
     let budgets = json!({ "max_changing": 1, "max_waiting": "100%", "max_validating": 3 });
+    assert_eq!(
+        (&policy["budgets"], &policy["failure_budget"]["count"]),
+        (&budgets, &json!(2))
+    );
+    assert!(policy["failure_budget"]["percent"].is_null(), "{policy}");
+    // A value left alone keeps the change of another person.
+    let stale = format!(
+        "max_changing=100%25&max_waiting=1&max_validating=100%25&failures=0&reason=day&{shown}"
+    );
+    post(&world.admin, path, &stale).await.expect(303);
+    let policy = show(&world, "gpu-1").await["policy"].clone();
+    let budgets = json!({ "max_changing": 1, "max_waiting": 1, "max_validating": 3 });
     assert_eq!(
         (&policy["budgets"], &policy["failure_budget"]["count"]),
         (&budgets, &json!(2))

@@ -21,7 +21,7 @@ fn after(world: &World, seconds: i64) -> Timestamp {
 }
 
 /// Returns a daily window that opens in so many seconds, for an hour.
-fn daily(world: &World, opens_in_s: i64) -> Value {
+pub(crate) fn daily(world: &World, opens_in_s: i64) -> Value {
     let opens = after(world, opens_in_s).to_string();
     json!({
         "time_zone": "UTC",
@@ -41,7 +41,7 @@ fn frozen(world: &World) -> Value {
     })
 }
 
-async fn declare(world: &World, name: &str, window: &Value) {
+pub(crate) async fn declare(world: &World, name: &str, window: &Value) {
     let path = format!("/v1/maintenance_windows/{name}");
     let body = json!({ "spec": window });
     let reply = world.admin.put(&path, &body).await;
@@ -49,13 +49,13 @@ async fn declare(world: &World, name: &str, window: &Value) {
 }
 
 /// Names a window in a site or a pool.
-async fn give(world: &World, path: &str, name: Value) {
+pub(crate) async fn give(world: &World, path: &str, name: Value) {
     let body = json!({ "spec": { "maintenance_window": name } });
     world.admin.patch(path, &body).await.expect(200);
 }
 
 /// One wave of all nodes.
-fn at_once() -> Value {
+pub(crate) fn at_once() -> Value {
     let mut policy = policy();
     policy["canary"] = Value::Null;
     policy["waves"] = json!({ "sizes": ["100%"] });

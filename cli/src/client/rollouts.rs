@@ -57,7 +57,7 @@ pub(crate) struct PlanArgs {
     /// File with the policy, as JSON. Default: canary of 1 node, exponential waves, reboots allowed
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Maintenance window of the rollout, beside the windows of site and pool
+    /// Maintenance window, in addition to the windows of site and pool
     #[arg(long, value_name = "NAME")]
     maintenance_window: Option<String>,
 }
@@ -99,16 +99,16 @@ pub(crate) struct AdjustArgs {
     /// Nodes that run their gates at the same time
     #[arg(long, value_name = "NODES")]
     max_validating: Option<Amount>,
-    /// Failed nodes tolerated over the whole run
+    /// Failed nodes tolerated over the whole run, in place of count and percentage
     #[arg(long, value_name = "COUNT")]
     failures: Option<u32>,
     /// Date by which every node is to be visited, in RFC 3339
     #[arg(long, value_name = "TIME")]
     visit_by: Option<jiff::Timestamp>,
-    /// Maintenance window of the rollout, beside the windows of site and pool
+    /// Maintenance window, in addition to the windows of site and pool
     #[arg(long, value_name = "NAME")]
     maintenance_window: Option<String>,
-    /// File with changes to the policy, as a JSON merge patch
+    /// File with changes to the policy, as a JSON merge patch: `null` removes a member
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "max_changing", "max_waiting", "max_validating", "failures", "visit_by", "maintenance_window",
     ])]
@@ -266,7 +266,8 @@ fn list_changes(args: &AdjustArgs) -> Map<String, Value> {
         ),
         (
             "failure_budget",
-            nested(vec![("count", args.failures.map(|count| json!(count)))]),
+            args.failures
+                .map(|count| json!({ "count": count, "percent": null })),
         ),
         ("visit_by", args.visit_by.map(|at| json!(at))),
         (

@@ -3,13 +3,15 @@
 
 use jiff::Timestamp;
 
-use super::windows::{MaintenanceWindow, Opening, Period};
+use super::windows::{HORIZON_DAYS, MaintenanceWindow, Opening, Period, shift};
 
 /// Most times at which the windows are compared. Windows that open once a day and never together are
 /// compared for 50 days.
 const MOST_STEPS: usize = 100;
 /// Most openings and closed periods of a list.
 const MOST_PERIODS: usize = 1000;
+/// Longest list of closed periods. Earlier times count as closed.
+const LOOK_BACK_DAYS: i64 = 90;
 
 /// The maintenance windows obeyed by a rollout. Always open without windows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,23 +36,37 @@ impl Calendar {
         Opening::Closed { opens: None }
     }
 
-    /// Lists the periods between two times at which the rollout takes no nodes, ascending.
+    /// Lists the periods between two times at which these windows are closed, ascending. Times earlier
+    /// than 90 days before `to`, and beyond a bounded number of openings, count as closed.
     pub fn list_closed(&self, from: Timestamp, to: Timestamp) -> Vec<Period> {
         let mut closed = Vec::new();
-        let mut start = from;
+        if !self.has_limits() {
+            return closed;
+        }
+        let mut start = from.max(shift(to, -LOOK_BACK_DAYS));
+        if from < start {
+            closed.push(Period {
+                start: from,
+                end: start,
+            });
+        }
         for _ in 0..MOST_PERIODS {
             if start >= to {
-                break;
+                return closed;
             }
             let end = match self.open_at(start) {
                 Opening::Open { until } => {
-                    start = until.unwrap_or(to);
+                    // Without an end in sight, the windows are open up to the horizon at least.
+                    start = until.unwrap_or_else(|| shift(start, HORIZON_DAYS));
                     continue;
                 }
                 Opening::Closed { opens } => opens.unwrap_or(to).min(to),
             };
             closed.push(Period { start, end });
             start = end;
+        }
+        if start < to {
+            closed.push(Period { start, end: to });
         }
         closed
     }

@@ -32,7 +32,8 @@ pub struct Fleet {
     /// The rollout's start, or the last resume.
     pub since: Timestamp,
     pub window: Opening,
-    /// The past periods without an open window, ascending. Deadlines of waiting do not count them.
+    /// The past periods outside of the present windows, ascending. Deadlines of waiting do not count
+    /// these periods.
     pub closed: Vec<Period>,
     /// The end of the freeze in force.
     pub frozen_until: Option<Timestamp>,

@@ -70,7 +70,7 @@ pub(super) fn judge_jobs(policy: &RolloutPolicy, node: &Node, hours: Hours<'_>) 
 }
 
 /// Returns the act of the drain policy for a node that has waited beyond the deadline. Time outside the
-/// windows does not count: the node then runs every job.
+/// windows does not count, because the node runs jobs then.
 fn find_overdue(policy: &RolloutPolicy, node: &Node, hours: Hours<'_>) -> Option<AfterDeadline> {
     match policy.drain {
         DrainPolicy::Wait => None,

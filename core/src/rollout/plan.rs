@@ -177,10 +177,12 @@ fn judge_progress(
     let work = started.or_else(|| find_oldest_work(fleet));
     let last = fleet.nodes.iter().map(|node| node.since);
     let last = last.fold(fleet.since, Timestamp::max);
-    // Work under way goes on in a closed window. Other progress has no chance.
-    let waited = match &work {
-        Some(_) => now.duration_since(last),
-        None => measure_outside(&fleet.closed, last, now),
+    // Changes under way go on in a closed window. No other progress is possible there, and a window that
+    // never opens is a cause of its own.
+    let never_opens = matches!(binding, Some(Rule::WindowClosed { opens: None }));
+    let waited = match work.is_some() || never_opens {
+        true => now.duration_since(last),
+        false => measure_outside(&fleet.closed, last, now),
     };
     let deadline = SignedDuration::from_secs(i64::from(policy.stall_after_s));
     let cause = work

@@ -8,7 +8,8 @@ use super::amount::Amount;
 use crate::effects::Effect;
 use crate::words;
 
-/// The rules of a rollout. Counts and deadlines may change while the rollout runs.
+/// The rules of a rollout. Budgets, deadlines and the maintenance window may change
+/// while the rollout runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]

@@ -41,7 +41,7 @@ struct Rehearsal<'a> {
     ends: BTreeMap<NodeId, Timestamp>,
     start: Timestamp,
     now: Timestamp,
-    /// The time of the step before.
+    /// The time of the previous step.
     advanced: Timestamp,
 }
 

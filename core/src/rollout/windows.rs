@@ -15,7 +15,7 @@ use crate::words;
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 /// Days after the asked time within which windows are searched.
-const HORIZON_DAYS: i64 = 15;
+pub(super) const HORIZON_DAYS: i64 = 15;
 /// Maximum length of a window: 7 days.
 const MOST_MINUTES: u32 = 7 * 24 * 60;
 /// Maximum length of a freeze.
@@ -258,7 +258,7 @@ fn instant(zone: &TimeZone, date: Date, time: Time) -> Option<Timestamp> {
 }
 
 /// Returns the time some days later, bounded by the range of timestamps.
-fn shift(time: Timestamp, days: i64) -> Timestamp {
+pub(super) fn shift(time: Timestamp, days: i64) -> Timestamp {
     add(time, SignedDuration::from_hours(24 * days))
 }
 

@@ -132,6 +132,20 @@ pub struct NewMark<'a> {
     pub operation: Option<OperationId>,
 }
 
+/// Starts the waits of the waiting nodes anew.
+pub async fn restart_waits(
+    conn: &mut PgConnection,
+    id: RolloutId,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let waits = sqlx::query!(
+        "UPDATE rollout_nodes SET since = $2 WHERE rollout_id = $1 AND mark = 'waiting'",
+        id as RolloutId,
+        now.to_sqlx() as _
+    );
+    waits.execute(conn).await.map(drop)
+}
+
 /// Writes a mark with its reason.
 pub async fn set_mark(
     conn: &mut PgConnection,

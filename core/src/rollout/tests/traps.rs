@@ -288,13 +288,13 @@ fn trap_06_a_window_a_soak_and_a_freeze_are_no_stall() {
     assert_eq!(verdict(&opened, &quick), Verdict::Running);
     // A window that never opens, and a change that hangs. The change goes on outside the window.
     waits.window = Opening::Closed { opens: None };
+    waits.closed = vec![closed(10_000, 0)];
     assert!(matches!(
         verdict(&waits, &policy()),
         Verdict::Stalled { .. }
     ));
     waits.nodes[1].stage = Stage::Changing(Change::Working);
     waits.window = Opening::Open { until: None };
-    waits.closed = vec![closed(10_000, 0)];
     let Verdict::Stalled { cause, .. } = verdict(&waits, &policy()) else {
         panic!("a change hangs");
     };

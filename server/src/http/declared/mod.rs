@@ -42,7 +42,7 @@ pub trait Declared: Kind {
     const HAS_SECRET: bool = false;
     /// Whether a change adds a revision to the pools depending on the object.
     const IN_REVISIONS: bool = false;
-    /// The additional permissions for a write over an unreadable spec, whose safety limits are unknown.
+    /// The additional permissions needed to replace an unreadable spec.
     const LOOSENING: &'static [&'static str] = &[];
 
     /// Lists the references of the spec, each with its pointer and the required kind.

@@ -1,22 +1,23 @@
 //! Changes to the policy of an open rollout: budgets, deadlines and the maintenance window.
 
 use muster_api::rollouts::{AdjustRollout, RolloutState};
-use muster_core::rollout::RolloutPolicy;
+use muster_core::rollout::{AfterDeadline, DrainPolicy, RolloutPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::check_reason;
 use super::control::{Request, allow_state, answer, lock};
-use super::plan::{check, check_date, check_window};
+use super::plan::{check, check_date, check_window, refuse_never_open};
+use super::windows::Windows;
 use crate::db;
-use crate::document::{self, fault, merge};
+use crate::document::{self, escape, fault, merge};
 use crate::error::{Error, Fault};
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::writing;
 
-/// Members of a policy that may change after the start. The other members decide the nodes of each
-/// wave, as a person has confirmed them.
+/// Members of a policy that may change after the start. A person confirmed the other members at the
+/// start.
 const LIVE: [&str; 7] = [
     "budgets",
     "drain",
@@ -30,8 +31,9 @@ const LIVE: [&str; 7] = [
 /// Changes the policy of a running or halted rollout. The next tick follows the new policy.
 ///
 /// # Errors
-/// 404; 409 for a rollout that has ended or was not started; 422 for a wrong policy, a member fixed by
-/// the plan, and without a reason.
+/// 404; 400 for a policy of a wrong shape; 409 for a rollout that has ended or was not started, and for
+/// a maintenance window that never opens together with the others (`never_open`); 422 for a wrong policy,
+/// a member fixed by the plan, and without a reason.
 pub(crate) async fn adjust(
     request: Request<'_>,
     idempotency: IdempotencyKey,
@@ -39,8 +41,16 @@ pub(crate) async fn adjust(
 ) -> Result<Answer, Error> {
     let reason = check_reason(&body.reason)?;
     // Before the rollout is looked up: a body of a wrong shape is refused for every rollout alike.
-    let defaults = serde_json::to_value(RolloutPolicy::default()).map_err(Error::internal)?;
-    apply(&defaults, &body.policy)?;
+    // A patch may change a part of the deadline.
+    let complete = RolloutPolicy {
+        drain: DrainPolicy::Deadline {
+            after_s: 3600,
+            then: AfterDeadline::Ask,
+        },
+        ..RolloutPolicy::default()
+    };
+    let complete = serde_json::to_value(complete).map_err(Error::internal)?;
+    apply(&complete, &body.policy)?;
     let Request { app, actor, key } = request;
     writing::once(app, actor, idempotency, body, async |conn| {
         let row = lock(conn, key).await?;
@@ -63,6 +73,11 @@ pub(crate) async fn adjust(
             return answer(conn, request).await;
         }
         db::rollouts::set_policy(conn, row.id, &policy).await?;
+        if policy.maintenance_window != row.policy.0.maintenance_window {
+            refuse_never_open(&Windows::load(conn, row.id).await?, now)?;
+            // The past would be measured by the new window, and deadlines could pass at once.
+            db::rollout_nodes::restart_waits(conn, row.id, now).await?;
+        }
         let members: Vec<&str> = changes.keys().map(String::as_str).collect();
         let summary = format!(
             "rollout {} is adjusted ({}): {reason}",
@@ -97,7 +112,7 @@ fn apply(before: &Value, patch: &Map<String, Value>) -> Result<RolloutPolicy, Er
                 "This member is fixed by the plan. Plan a new rollout, or change: {}.",
                 LIVE.join(", ")
             );
-            fault(format!("/policy/{member}"), "fixed", detail)
+            fault(format!("/policy/{}", escape(member)), "fixed", detail)
         })
         .collect();
     if !faults.is_empty() {

@@ -106,6 +106,13 @@ async fn lock_node(
         Some(RolloutState::Halted | RolloutState::Superseded) => !starts,
         Some(RolloutState::Planned | RolloutState::Done | RolloutState::Expired) | None => false,
     };
+    // The policy may be adjusted while a tick applies its plan.
+    let follows_policy = starts || planned.act == Act::Skip;
+    if follows_policy
+        && super::find(conn, &rollout.id.to_string()).await?.policy.0 != rollout.policy.0
+    {
+        return Ok(None);
+    }
     let node = db::nodes::find_for_update(conn, &row.node.to_string()).await?;
     let seen = db::rollout_nodes::find_mark(conn, rollout.id, row.node).await?;
     let is_planned = seen.is_some_and(|seen| seen.mark == row.mark && (seen.is_free || !starts));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use muster_api::operations::OperationState;
 use muster_api::pools::DEFAULT_MAX_UNAVAILABLE;
 use muster_api::rollouts::RolloutState;
@@ -24,9 +24,6 @@ use crate::db::rollout_nodes::NodeRow;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 use crate::intents::revisions;
-
-/// The time before now in which closed windows are looked for. Earlier time counts as open.
-const LOOK_BACK: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 /// The rows of a rollout's nodes, with the planner's view.
 #[derive(Debug)]
@@ -71,6 +68,10 @@ pub(crate) async fn load(
         .filter(|member| !listed.contains(&member.node))
         .chain(members.others);
     let since = rollout.since.map_or(rollout.created_at, |at| at.to_jiff());
+    let oldest = nodes
+        .iter()
+        .map(|node| node.since)
+        .fold(since, Timestamp::min);
     let fleet = Fleet {
         target: number(rollout.number),
         supersedes: None,
@@ -79,7 +80,7 @@ pub(crate) async fn load(
         planned: u32::try_from(rollout.planned).unwrap_or_default(),
         since,
         window: windows.calendar.open_at(now),
-        closed: windows.calendar.list_closed(now - LOOK_BACK, now),
+        closed: windows.calendar.list_closed(oldest, now),
         frozen_until: windows.calendar.frozen_at(now),
         signals: Vec::new(),
         failed_and_left: u32::try_from(rollout.failed_and_left).unwrap_or_default(),

@@ -17,6 +17,7 @@ use sqlx::PgConnection;
 
 use super::fleet::{self, Loaded};
 use super::view::{self, Parts};
+use super::windows::Windows;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
@@ -179,17 +180,26 @@ fn count_changes(loaded: &Loaded) -> usize {
     nodes.filter(|node| node.effect != Cost::None).count()
 }
 
+/// Refuses windows without a common opening.
+///
+/// # Errors
+/// 409 `never_open` with the names of the windows.
+pub(super) fn refuse_never_open(windows: &Windows, now: Timestamp) -> Result<(), Error> {
+    if windows.calendar.open_at(now) == (Opening::Closed { opens: None }) {
+        let names = windows.list_names();
+        let detail =
+            format!("The rollout could never take a node: no common opening of {names} is near.");
+        return Err(Error::conflict("never_open", detail));
+    }
+    Ok(())
+}
+
 /// Refuses a rollout never able to close a node.
 ///
 /// # Errors
 /// 409 with the exhausted budget and the numbers, or with the names of windows never open together.
 fn refuse_impossible(policy: &RolloutPolicy, loaded: &Loaded, now: Timestamp) -> Result<(), Error> {
-    if loaded.windows.calendar.open_at(now) == (Opening::Closed { opens: None }) {
-        let names = loaded.windows.list_names();
-        let detail =
-            format!("The rollout could never begin: no common opening of {names} is near.");
-        return Err(Error::conflict("never_open", detail));
-    }
+    refuse_never_open(&loaded.windows, now)?;
     // A closed window hides the budget.
     let open = Fleet {
         window: Opening::Open { until: None },

@@ -1,5 +1,5 @@
-//! The forms of a rollout. A halt takes effect at once. The other acts are confirmed first: a start
-//! by the digest and the number of nodes, the rest on a page of their own with the reason.
+//! The forms of a rollout. A halt and changed budgets take effect at once. The other acts are
+//! confirmed first: a start by the digest and the number of nodes, the rest on a page of their own.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -11,7 +11,7 @@ use muster_core::rollout::{Amount, Mark};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::page::{self, NodesQuery};
+use super::page::{self, Adjust, NodesQuery, Refused};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::error::Error;
@@ -84,8 +84,13 @@ pub(in crate::ui) struct Fields {
     max_changing: String,
     max_waiting: String,
     max_validating: String,
-    /// Number of tolerated failures. Empty for no change.
+    /// Number of tolerated failures, as shown.
     failures: String,
+    /// Values of the form before a person typed.
+    shown_changing: String,
+    shown_waiting: String,
+    shown_validating: String,
+    shown_failures: String,
     /// Present if the start takes over from the open rollout.
     supersede: Option<String>,
 }
@@ -109,7 +114,7 @@ pub(in crate::ui) async fn halt_rollout(
     }
 }
 
-/// Starts, resumes or promotes a rollout, or skips or retries a node, as the API does.
+/// Starts, resumes, promotes or adjusts a rollout, or skips or retries a node, as the API does.
 pub(in crate::ui) async fn act_on_rollout(
     State(app): State<App>,
     actor: Actor,
@@ -168,7 +173,8 @@ async fn start(
     }
 }
 
-/// Changes the budgets of an open rollout to the typed values.
+/// Changes the budgets of an open rollout to the typed values. Values left alone are not sent: another
+/// person may have changed them since.
 async fn adjust(
     app: &App,
     actor: &Actor,
@@ -185,34 +191,69 @@ async fn adjust(
         }
         Err(error) => Err(error),
     };
-    match adjusted {
-        Ok(_) => Ok(show(key)),
-        Err(error) => refuse(app, actor, visit, key, error).await,
-    }
+    let Err(error) = adjusted else {
+        return Ok(show(key));
+    };
+    let (status, why) = refusal(error)?;
+    let typed = Adjust {
+        changing: format::cut(&given.max_changing, 20),
+        waiting: format::cut(&given.max_waiting, 20),
+        validating: format::cut(&given.max_validating, 20),
+        failures: format::cut(&given.failures, 20),
+        reason: format::cut(&given.reason, 1000),
+    };
+    let refused = Refused {
+        why,
+        adjust: Some(typed),
+    };
+    show_refused(app, actor, visit, key, status, refused).await
 }
 
-/// Returns the typed budgets as a merge patch.
+/// Returns the changed values as a merge patch. Empty if no value differs from the shown value.
 fn read_budgets(given: &Fields) -> Result<Map<String, Value>, Error> {
-    let amount = |member: &str, text: &str| {
-        let amount = text.trim().parse::<Amount>();
-        let amount = amount
-            .map_err(|why| Error::unprocessable(format!("/{member}"), "out_of_range", why))?;
-        Ok::<Value, Error>(json!(amount))
-    };
+    let mut budgets = Map::new();
+    for (member, label, typed, shown) in [
+        (
+            "max_changing",
+            "Nodes that change",
+            &given.max_changing,
+            &given.shown_changing,
+        ),
+        (
+            "max_waiting",
+            "Nodes that wait",
+            &given.max_waiting,
+            &given.shown_waiting,
+        ),
+        (
+            "max_validating",
+            "Nodes that run their gates",
+            &given.max_validating,
+            &given.shown_validating,
+        ),
+    ] {
+        if typed.trim() != shown {
+            let amount = typed.trim().parse::<Amount>().map_err(|why| {
+                let detail = format!("{label}: {why}");
+                Error::unprocessable(format!("/{member}"), "out_of_range", detail)
+            })?;
+            budgets.insert(member.to_owned(), json!(amount));
+        }
+    }
     let mut policy = Map::new();
-    let budgets = json!({
-        "max_changing": amount("max_changing", &given.max_changing)?,
-        "max_waiting": amount("max_waiting", &given.max_waiting)?,
-        "max_validating": amount("max_validating", &given.max_validating)?,
-    });
-    policy.insert("budgets".to_owned(), budgets);
+    if !budgets.is_empty() {
+        policy.insert("budgets".to_owned(), Value::Object(budgets));
+    }
     let failures = given.failures.trim();
-    if !failures.is_empty() {
+    if failures != given.shown_failures {
         let count: u32 = failures.parse().map_err(|_| {
-            let detail = format!("{failures:?} is no number of nodes.");
+            let detail = format!("Tolerated failures: {failures:?} is no number of nodes.");
             Error::unprocessable("/failures", "out_of_range", detail)
         })?;
-        policy.insert("failure_budget".to_owned(), json!({ "count": count }));
+        policy.insert(
+            "failure_budget".to_owned(),
+            json!({ "count": count, "percent": null }),
+        );
     }
     Ok(policy)
 }
@@ -248,10 +289,22 @@ async fn refuse(
     key: &str,
     error: Error,
 ) -> Result<Response, Error> {
-    let (status, why): (StatusCode, String) = refusal(error)?;
+    let (status, why) = refusal(error)?;
+    let refused = Refused { why, adjust: None };
+    show_refused(app, actor, visit, key, status, refused).await
+}
+
+async fn show_refused(
+    app: &App,
+    actor: &Actor,
+    visit: &Visit,
+    key: &str,
+    status: StatusCode,
+    refused: Refused,
+) -> Result<Response, Error> {
     // The address of the form is not the address of the page.
     let visit = visit.at(format!("/rollouts/{}", format::escape(key)));
-    let page = page::load(app, actor, &visit, key, &NodesQuery::default(), why).await?;
+    let page = page::load(app, actor, &visit, key, &NodesQuery::default(), refused).await?;
     Ok((status, page).into_response())
 }
 

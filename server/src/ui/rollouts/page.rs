@@ -54,7 +54,7 @@ pub(in crate::ui) struct Page {
     may_resume: bool,
     may_promote: bool,
     start: Option<Start>,
-    adjust: Option<Adjust>,
+    adjust: Option<AdjustForm>,
     /// The form that plans again with the present nodes.
     may_replan: bool,
     revision: i32,
@@ -71,13 +71,23 @@ pub(in crate::ui) struct Page {
     legend: Vec<Chip>,
 }
 
-/// The form that changes the budgets of an open rollout, with the present values.
-struct Adjust {
-    changing: String,
-    waiting: String,
-    validating: String,
+/// The form that changes the budgets of an open rollout.
+struct AdjustForm {
+    /// The values of the rollout. Values that a person leaves alone are not sent.
+    shown: Adjust,
+    typed: Adjust,
+    is_refused: bool,
+}
+
+/// Values of the form for budgets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Adjust {
+    pub changing: String,
+    pub waiting: String,
+    pub validating: String,
     /// Empty without a number.
-    failures: String,
+    pub failures: String,
+    pub reason: String,
 }
 
 /// Lines about the rollout as a whole.
@@ -130,17 +140,27 @@ pub(in crate::ui) async fn show_rollout(
     Path(key): Path<String>,
     Query(query): Query<NodesQuery>,
 ) -> Result<Page, Error> {
-    load(&app, &actor, &visit, &key, &query, String::new()).await
+    let refused = Refused::default();
+    load(&app, &actor, &visit, &key, &query, refused).await
 }
 
-/// Loads the page. `refused`: why a form of the page was rejected.
+/// A rejected form of the page.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    /// Why the form was rejected. Empty without a form.
+    pub why: String,
+    /// The typed values of the form for budgets.
+    pub adjust: Option<Adjust>,
+}
+
+/// Loads the page. `refused`: a rejected form of the page.
 pub(super) async fn load(
     app: &App,
     actor: &Actor,
     visit: &Visit,
     key: &str,
     query: &NodesQuery,
-    refused: String,
+    refused: Refused,
 ) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
     let now = visit.now;
@@ -238,7 +258,7 @@ struct Beside {
     other: String,
     back: Vec<i32>,
     table: Table,
-    refused: String,
+    refused: Refused,
 }
 
 fn render(frame: Frame, rollout: Rollout, beside: Beside, now: Timestamp) -> Page {
@@ -253,6 +273,8 @@ fn render(frame: Frame, rollout: Rollout, beside: Beside, now: Timestamp) -> Pag
         plan: rollout.plan.clone(),
         other: beside.other,
     });
+    let shown = render_adjust(&rollout.policy);
+    let is_refused = beside.refused.adjust.is_some();
     Page {
         revisions: name_revisions(&rollout.from, rollout.revision),
         chip: chips::rollout(state),
@@ -265,7 +287,11 @@ fn render(frame: Frame, rollout: Rollout, beside: Beside, now: Timestamp) -> Pag
         may_promote: is_open && rights.start && is_in_canary(&rollout),
         may_replan: rights.plan && matches!(state, RolloutState::Planned | RolloutState::Expired),
         start,
-        adjust: (is_open && rights.start).then(|| render_adjust(&rollout.policy)),
+        adjust: (is_open && rights.start).then(|| AdjustForm {
+            shown: shown.clone(),
+            typed: beside.refused.adjust.unwrap_or(shown),
+            is_refused,
+        }),
         expires: format::moment(rollout.expires_at, now),
         bar: bar::draw(&rollout.marks),
         end: rollout
@@ -279,7 +305,7 @@ fn render(frame: Frame, rollout: Rollout, beside: Beside, now: Timestamp) -> Pag
         revision: rollout.revision,
         name: rollout.name,
         pool: rollout.pool,
-        refused: format::cut(&beside.refused, 600),
+        refused: format::cut(&beside.refused.why, 600),
         table: beside.table,
         back: beside.back,
         frame,
@@ -293,6 +319,7 @@ fn render_adjust(policy: &RolloutPolicy) -> Adjust {
         waiting: policy.budgets.max_waiting.to_string(),
         validating: policy.budgets.max_validating.to_string(),
         failures: failures.map(|count| count.to_string()).unwrap_or_default(),
+        reason: String::new(),
     }
 }
 
