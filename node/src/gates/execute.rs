@@ -61,10 +61,13 @@ pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Fail
         if !(settles || errs) {
             break (assessment, evidence);
         }
-        bench.cx.log(&format!(
-            "{}: run again after: {}",
-            gate.id, assessment.reason
-        ));
+        // A value settles for minutes, with the same reason every three seconds.
+        if former.last() != Some(&assessment.reason) {
+            bench.cx.log(&format!(
+                "{}: run again after: {}",
+                gate.id, assessment.reason
+            ));
+        }
         if settles {
             bench.shared.forget();
             match window::wait(bench.cx, SETTLE_EVERY) {

@@ -58,7 +58,7 @@ pub(super) fn word(text: &str) -> String {
 /// newline, and a truncated number is a different number.
 pub(super) fn whole(text: &str) -> Result<(), String> {
     if text.trim().is_empty() {
-        return Err("it said nothing".into());
+        return Err("its output is empty".into());
     }
     if !text.ends_with('\n') {
         return Err(format!(

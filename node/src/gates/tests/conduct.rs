@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_core::facts::Facts;
-use muster_core::gates::{Gate, GateResult, Limit, Need, Verdict};
+use muster_core::gates::{Gate, GateResult, Limit, Need, SideEffect, Stage, Verdict};
 
 use super::bench::{gate, plan, run_in, run_within};
 
@@ -366,6 +366,46 @@ fn neither_a_shadow_nor_a_waived_gate_keeps_the_next_stage_waiting() {
             &[]
         ),
         (Verdict::Error, Verdict::Pass)
+    );
+}
+
+/// What a load left behind tells why it failed, and a reboot erases it.
+#[test]
+fn looks_after_a_load_run_although_the_load_failed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut load = of_memory("load", "gpu", &["false"]);
+    load.effects = vec![SideEffect::MemoryLoad];
+    load.needs = vec![Need::Drained];
+    let mut again = load.clone();
+    (again.id, again.stage) = ("again".into(), Stage::Soak);
+    let after = of_memory("after", "soak", &["printf", "%s", SAT]);
+    let verdicts = |load: &Gate, first: &[&str], in_use: bool| {
+        let first = of_memory("first", "inventory", first);
+        let gates = vec![first, load.clone(), again.clone(), after.clone()];
+        let mut plan = plan(gates);
+        plan.in_use = in_use;
+        let results = run_in(folder.path(), &plan, &Facts::default()).expect("results");
+        let verdicts = results.iter().map(|result| result.verdict);
+        verdicts.skip(1).collect::<Vec<_>>()
+    };
+    use Verdict::{Error, Pass, Skipped};
+    let good = ["printf", "%s", SAT];
+    assert_eq!(verdicts(&load, &good, false), [Error, Skipped, Pass]);
+    assert_eq!(
+        verdicts(&load, &good, true),
+        [Skipped; 3],
+        "beside jobs no load ran"
+    );
+    assert_eq!(
+        verdicts(&load, &["false"], false),
+        [Skipped; 3],
+        "no load ran"
+    );
+    load.argv = vec!["no-such-tool".into()];
+    assert_eq!(
+        verdicts(&load, &good, false),
+        [Error, Skipped, Skipped],
+        "no load ran"
     );
 }
 

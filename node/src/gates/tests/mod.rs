@@ -6,6 +6,7 @@ mod conduct; // Needs, retries, evidence
 mod dcgm; // What a level must have tested
 mod edges; // Where decisions turn: bounds, halves of conditions, sums
 mod gpus; // What nvidia-smi says of GPUs, held by the shipped gates
+mod h200; // What the tools told of a real H200, held by the shipped gates
 mod hostile; // Answers made to hurt
 mod load; // Looked at while others load the machine
 mod looks; // At the kernel's log

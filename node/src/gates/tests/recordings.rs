@@ -83,6 +83,12 @@ pub(super) const RECORDINGS: &[Recording] = &[
     of("mdstat", "mdstat-raid1-degraded.txt", ("active raid", "active level")),
     of("mdstat", "mdstat-raid1-mended.txt", ("active raid", "active level")),
     of("mdadm-detail", "mdadm-raid1-degraded.txt", ("Version : 1.2", "Version : 2.0")),
+    of("nvidia-smi-xml", "nvidia-smi-580.159.04-h200-v13.xml", ("device_v13", "device_v14")),
+    of("nvidia-smi-text", "nvidia-smi-580.159.04-h200-q.txt", ("NVSMI LOG", "NVSMI DIARY")),
+    of("nvbandwidth", "nvbandwidth-0.8-h200.json", ("\"v0.8\"", "\"v1.0\"")),
+    of("nccl-tests", "nccl-tests-2.19.6-h200.txt", ("#wrong", "error")),
+    of("gpu-burn", "gpu-burn-3ead140-h200.txt", ("Gflop/s", "Tflop/s")),
+    of("nvidia-smi-topo", "nvidia-smi-580.159.04-h200-topo.txt", ("NUMA Affinity", "NUMA Distance")),
 ];
 
 pub(super) fn fixture(file: &str) -> String {
@@ -270,7 +276,7 @@ fn what_is_no_answer_says_why() {
             &fixture("gpu-burn-8xv100-idle.txt"),
             "GPU 0 computed nothing",
         ),
-        ("ibstat", 0, "", "it said nothing"),
+        ("ibstat", 0, "", "its output is empty"),
         (
             "dcgm-diag",
             0,

@@ -2,6 +2,9 @@
 //! size, out of place and in place. The first lines announce the sizes, and a table with fewer rows
 //! is an error. With `-c 0`, nccl-tests does not check the results. The parser rejects unchecked
 //! results.
+//!
+//! Numbers too long for a column have an exponent: `6e+06` (nccl-tests 2.19.6, `getFloatStr` in
+//! `src/util.cu`). Six digits are left of the wrong values from a million on.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
@@ -79,6 +82,12 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     for line in answer.text.lines().filter(|line| !line.trim().is_empty()) {
         let unknown = || format!("{:?} is not understood", scan::word(line));
         match line.trim_start().strip_prefix('#').map(str::trim) {
+            // `vm: Test CUDA failure util.cu:674 'no CUDA-capable device is detected'`
+            None if line.contains(": Test CUDA failure ")
+                || line.contains(": Test NCCL failure ") =>
+            {
+                return Err(scan::word(line));
+            }
             None => table.read_row(line).ok_or_else(unknown)?,
             Some(comment) => {
                 table.read_comment(comment).ok_or_else(unknown)?;
@@ -189,15 +198,33 @@ fn row(line: &str) -> Option<(f64, f64, f64)> {
     if !named(kind) || !named(operation) || root.parse::<i32>().is_err() {
         return None;
     }
-    let all = [count, time, algorithm, bus, in_time, in_algorithm];
-    all.iter()
-        .all(|word| scan::number(word).is_some())
+    scan::count(count)?;
+    let rates = [time, algorithm, bus, in_time, in_algorithm];
+    rates
+        .iter()
+        .all(|word| printed(word).is_some())
         .then_some(())?;
     Some((
         scan::count(size)?,
-        scan::number(in_bus)?,
-        scan::count(wrong)? + scan::count(in_wrong)?,
+        printed(in_bus)?,
+        whole(wrong)? + whole(in_wrong)?,
     ))
+}
+
+/// Parses a number as C prints it with `%g` or `%e`: `0.00`, `6e+06`, `1.23457e+06`, `8.3e-05`.
+fn printed(word: &str) -> Option<f64> {
+    let Some((digits, exponent)) = word.split_once('e') else {
+        return scan::number(word);
+    };
+    let power = exponent.strip_prefix(['+', '-'])?;
+    let is_plain = power.len() == 2 && power.bytes().all(|byte| byte.is_ascii_digit());
+    scan::number(digits).filter(|_| is_plain)?;
+    word.parse().ok().filter(|number| *number < scan::LARGEST)
+}
+
+/// Parses a number of values, as C prints it with `%g`.
+fn whole(word: &str) -> Option<f64> {
+    printed(word).filter(|number| number.fract() == 0.0)
 }
 
 /// Parses `Out of bounds values : 0 OK` or `Avg bus bandwidth : 210.99`: a number, and the tool's
@@ -205,7 +232,7 @@ fn row(line: &str) -> Option<(f64, f64, f64)> {
 fn outcome(comment: &str) -> Option<Outcome> {
     let (_, rest) = comment.split_once(':')?;
     let mut words = rest.split_whitespace();
-    let value = scan::number(words.next()?)?;
+    let value = printed(words.next()?)?;
     let ok = match (words.next(), words.next()) {
         (None, _) => None,
         (Some("OK"), None) => Some(true),
