@@ -64,9 +64,10 @@ pub struct SteerRollout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdjustRollout {
-    /// Changes to the policy, as a JSON merge patch: absent members stay. `null` removes a
-    /// member: the default applies, and in `failure_budget` the limit is removed. May change: `budgets`, `drain`, `drain_lead_s`, `failure_budget`,
-    /// `maintenance_window`, `stall_after_s` and `visit_by`.
+    /// Changes to the policy, as a JSON merge patch: absent members stay. `null` removes a member: the
+    /// default applies, and in `failure_budget` the limit is removed. May change: `budgets`, `drain`,
+    /// `drain_lead_s`, `failure_budget`, `halt_when`, `maintenance_window`, `stall_after_s` and
+    /// `visit_by`.
     #[schema(value_type = Object)]
     pub policy: serde_json::Map<String, serde_json::Value>,
     /// Reason, for the history.

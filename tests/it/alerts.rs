@@ -19,7 +19,7 @@ fn alert(node: &str, fingerprint: &str, more: Value) -> Value {
     })
 }
 
-fn group(alerts: Vec<Value>) -> Value {
+pub(crate) fn group(alerts: Vec<Value>) -> Value {
     json!({ "version": "4", "status": "firing", "receiver": "muster", "groupLabels": {}, "commonLabels": {}, "alerts": alerts })
 }
 

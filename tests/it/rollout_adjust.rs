@@ -2,10 +2,10 @@
 
 use jiff::SignedDuration;
 use muster_api::tokens::Role;
-use muster_core::wire::scheduler::ClusterJob;
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
+use crate::rollout_jobs::run_job;
 use crate::rollout_windows::{at_once, daily, declare, give};
 use crate::rollouts::{
     marks, policy, serving, settle, show, start, steer, taken, until_one_changes,
@@ -184,14 +184,7 @@ async fn a_part_of_a_member_is_changed_and_null_removes_it() {
 async fn another_window_starts_the_waits_anew() {
     let mut world = serving(1, json!("100%")).await;
     declare(&world, "hour", &daily(&world, -600)).await;
-    let job = ClusterJob {
-        id: "17".into(),
-        user: "alice".into(),
-        state: "RUNNING".into(),
-        ends: None,
-        nodes: vec!["n1".into()],
-    };
-    world.rack().scheduler.jobs.push(job);
+    run_job(&world, "17", None, &["n1"]);
     let mut nightly = at_once();
     nightly["drain"] = json!({ "deadline": { "after_s": 7200, "then": "skip" } });
     nightly["maintenance_window"] = json!("hour");

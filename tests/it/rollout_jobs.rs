@@ -13,7 +13,12 @@ use crate::simulated::World;
 const LEAD_S: i64 = 900;
 
 /// Runs a job of alice for so many seconds, or without an end. Returns the end.
-fn run(world: &World, id: &str, seconds: Option<i64>, nodes: &[&str]) -> Option<Timestamp> {
+pub(crate) fn run_job(
+    world: &World,
+    id: &str,
+    seconds: Option<i64>,
+    nodes: &[&str],
+) -> Option<Timestamp> {
     let now = world.server.app.clock.now();
     let ends = seconds.map(|seconds| now + SignedDuration::from_secs(seconds));
     let job = ClusterJob {
@@ -45,8 +50,8 @@ fn why(rollout: &Value, node: usize) -> (&str, &str) {
 #[tokio::test]
 async fn a_node_is_closed_shortly_before_its_last_job_ends_and_idle_nodes_go_first() {
     let mut world = serving(2, json!("100%")).await;
-    run(&world, "16", Some(60), &["n1"]);
-    let ends = run(&world, "17", Some(4 * 3600), &["n1", "elsewhere"]).unwrap();
+    run_job(&world, "16", Some(60), &["n1"]);
+    let ends = run_job(&world, "17", Some(4 * 3600), &["n1", "elsewhere"]).unwrap();
     let name = start(&world, 2, &at_once()).await;
     settle(&mut world).await;
     let seen = show(&world, &name).await;
@@ -83,7 +88,7 @@ async fn nothing_is_taken_while_the_jobs_are_unknown() {
     let never = round(&world).await;
     assert_eq!(marks(&never), ["not_begun"; 2], "{never:#}");
     assert_eq!(why(&never, 0).0, "jobs_unknown", "{never:#}");
-    run(&world, "17", None, &["n2"]);
+    run_job(&world, "17", None, &["n2"]);
     world.agent.report_jobs().await.unwrap();
     world.advance(181);
     let stale = round(&world).await;
@@ -133,7 +138,7 @@ async fn waits(world: &World) -> Vec<Wait> {
 #[tokio::test]
 async fn the_scheduler_keeps_long_jobs_from_the_nodes_that_wait() {
     let mut world = serving(3, json!("100%")).await;
-    run(&world, "17", Some(4 * 3600), &["n1", "n3"]);
+    run_job(&world, "17", Some(4 * 3600), &["n1", "n3"]);
     let mut few = at_once();
     few["budgets"] = json!({ "max_waiting": 1 });
     let name = start(&world, 2, &few).await;
@@ -165,7 +170,7 @@ async fn the_scheduler_keeps_long_jobs_from_the_nodes_that_wait() {
 async fn the_drain_deadline_skips_the_node_or_asks_a_person() {
     for (then, mark) in [("skip", "skipped"), ("ask", "waiting")] {
         let mut world = serving(1, json!("100%")).await;
-        run(&world, "17", None, &["n1"]);
+        run_job(&world, "17", None, &["n1"]);
         let mut drains = at_once();
         drains["drain"] = json!({ "deadline": { "after_s": 600, "then": then } });
         let name = start(&world, 2, &drains).await;
@@ -191,9 +196,9 @@ async fn a_report_of_jobs_is_cut_and_counts_for_members_only() {
     let world = serving(2, json!("100%")).await;
     let long = "x".repeat(10_000);
     for number in 0..20 {
-        run(&world, &format!("{number}{long}"), Some(number), &["n1"]);
+        run_job(&world, &format!("{number}{long}"), Some(number), &["n1"]);
     }
-    run(&world, "21", None, &["n1", "nobody"]);
+    run_job(&world, "21", None, &["n1", "nobody"]);
     world.agent.report_jobs().await.unwrap();
     let kept = async || {
         let query = "SELECT n.name, j.jobs, j.running, j.ctid::text FROM scheduler_jobs j JOIN nodes n ON n.id = j.node_id";
@@ -231,7 +236,7 @@ async fn a_report_of_jobs_is_cut_and_counts_for_members_only() {
 #[tokio::test]
 async fn the_event_of_a_stall_names_no_user() {
     let mut world = serving(1, json!("100%")).await;
-    run(&world, "17", None, &["n1"]);
+    run_job(&world, "17", None, &["n1"]);
     start(&world, 2, &at_once()).await;
     settle(&mut world).await;
     world.advance(5 * 3600);

@@ -3,12 +3,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::tokens::Role;
-use muster_core::wire::scheduler::ClusterJob;
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
 use crate::rollout_guards::at_first;
-use crate::rollouts::{marks, plan, policy, serving, settle, show, start, taken};
+use crate::rollout_jobs::run_job;
+use crate::rollouts::{marks, plan, policy, serving, settle, show, start, steer, taken};
 use crate::simulated::World;
 use crate::support::fleet;
 
@@ -128,14 +128,7 @@ async fn a_freeze_declared_during_the_rollout_gives_waiting_nodes_back() {
     let open = json!({ "time_zone": "UTC" });
     declare(&world, "lab", &open).await;
     give(&world, "/v1/sites/lab", json!("lab")).await;
-    let job = ClusterJob {
-        id: "17".into(),
-        user: "alice".into(),
-        state: "RUNNING".into(),
-        ends: Some(after(&world, 4 * 3600)),
-        nodes: vec!["n1".into(), "n2".into()],
-    };
-    world.rack().scheduler.jobs.push(job);
+    run_job(&world, "17", Some(4 * 3600), &["n1", "n2"]);
     let name = start(&world, 2, &at_once()).await;
     settle(&mut world).await;
     assert_eq!(marks(&show(&world, &name).await), ["waiting"; 2]);
@@ -161,14 +154,7 @@ async fn waiting_nodes_run_long_jobs_while_the_window_is_closed() {
     let mut world = serving(1, json!("100%")).await;
     declare(&world, "hour", &daily(&world, -600)).await;
     give(&world, "/v1/pools/gpu", json!("hour")).await;
-    let job = ClusterJob {
-        id: "17".into(),
-        user: "alice".into(),
-        state: "RUNNING".into(),
-        ends: Some(after(&world, 2000)),
-        nodes: vec!["n1".into()],
-    };
-    world.rack().scheduler.jobs.push(job);
+    run_job(&world, "17", Some(2000), &["n1"]);
     let name = start(&world, 2, &at_once()).await;
     settle(&mut world).await;
     assert_eq!(marks(&show(&world, &name).await), ["waiting"]);
@@ -344,14 +330,7 @@ async fn the_drain_deadline_counts_open_time() {
     let mut world = serving(1, json!("100%")).await;
     declare(&world, "hour", &daily(&world, -600)).await;
     give(&world, "/v1/pools/gpu", json!("hour")).await;
-    let job = ClusterJob {
-        id: "17".into(),
-        user: "alice".into(),
-        state: "RUNNING".into(),
-        ends: None,
-        nodes: vec!["n1".into()],
-    };
-    world.rack().scheduler.jobs.push(job);
+    run_job(&world, "17", None, &["n1"]);
     let mut policy = at_once();
     policy["drain"] = json!({ "deadline": { "after_s": 7200, "then": "skip" } });
     let name = start(&world, 2, &policy).await;
@@ -370,6 +349,34 @@ async fn the_drain_deadline_counts_open_time() {
         let seen = show(&world, &name).await;
         assert_eq!(marks(&seen), [mark], "after {minutes} min: {seen:#}");
     }
+}
+
+#[tokio::test]
+async fn a_stall_over_several_openings_is_reported_once() {
+    let mut world = serving(1, json!("100%")).await;
+    declare(&world, "hour", &daily(&world, -600)).await;
+    give(&world, "/v1/pools/gpu", json!("hour")).await;
+    let mut impatient = at_once();
+    impatient["stall_after_s"] = json!(600);
+    let name = start(&world, 2, &impatient).await;
+    let none = json!({ "spec": { "max_unavailable": 0 } });
+    world.admin.patch("/v1/pools/gpu", &none).await.expect(200);
+    for minutes in [20, 60, 22 * 60 + 40, 15] {
+        world.advance(minutes * 60);
+        settle(&mut world).await;
+        let seen = show(&world, &name).await;
+        assert!(seen["stalled_since"].is_string(), "{seen:#}");
+    }
+    let events: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = 'rollout.stalled'")
+            .fetch_one(&world.server.app.pool)
+            .await
+            .unwrap();
+    assert_eq!(events, 1);
+    let all = json!({ "spec": { "max_unavailable": "100%" } });
+    world.admin.patch("/v1/pools/gpu", &all).await.expect(200);
+    settle(&mut world).await;
+    assert_eq!(show(&world, &name).await["state"], "done");
 }
 
 #[tokio::test]
@@ -420,4 +427,27 @@ async fn an_unreadable_window_is_closed_and_repaired_with_the_right_to_start() {
     operator.put(path, &open).await.expect(200);
     settle(&mut world).await;
     assert_eq!(show(&world, &name).await["state"], "done");
+}
+
+#[tokio::test]
+async fn a_stall_ends_with_progress_while_the_window_is_closed() {
+    let mut world = serving(2, json!("100%")).await;
+    declare(&world, "hour", &daily(&world, -600)).await;
+    give(&world, "/v1/pools/gpu", json!("hour")).await;
+    let mut impatient = at_once();
+    impatient["stall_after_s"] = json!(600);
+    let name = start(&world, 2, &impatient).await;
+    let none = json!({ "spec": { "max_unavailable": 0 } });
+    world.admin.patch("/v1/pools/gpu", &none).await.expect(200);
+    for minutes in [20, 60] {
+        world.advance(minutes * 60);
+        settle(&mut world).await;
+        let seen = show(&world, &name).await;
+        assert!(seen["stalled_since"].is_string(), "{seen:#}");
+    }
+    let skip = json!({ "node": "n1", "reason": "it is repaired next week" });
+    steer(&world, &name, "skip", skip).await.expect(200);
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert!(seen["stalled_since"].is_null(), "{seen:#}");
 }

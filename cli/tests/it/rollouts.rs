@@ -27,7 +27,8 @@ fn a_rollout_is_planned_started_watched_and_halted() {
     std::fs::write(&policy, text).unwrap();
     let plan = format!("rollout plan gpu --policy {} --revision", policy.display());
 
-    let planned = fleet.muster(&format!("{plan} 2")).expect(0).out;
+    let planned = fleet.muster(&format!("{plan} 2 --halt-on-alert Fabric"));
+    let planned = planned.expect(0).out;
     let start = planned
         .lines()
         .find_map(|line| line.strip_prefix("start it with: muster "))
@@ -38,6 +39,9 @@ fn a_rollout_is_planned_started_watched_and_halted() {
     fleet.muster(&wrong).expect(4);
     let started = fleet.muster(start).expect(0).out;
     assert!(started.contains("gpu-1: running"), "{started}");
+    let shown = fleet.muster("rollout show gpu-1 -o json").expect(0).json();
+    let alerts = serde_json::json!([{ "alert": "Fabric" }]);
+    assert_eq!(shown["policy"]["halt_when"], alerts);
     let watched = fleet.muster("rollout watch gpu-1").expect(0).out;
     let last = watched.lines().last().unwrap();
     assert!(
@@ -58,6 +62,26 @@ fn a_rollout_is_planned_started_watched_and_halted() {
     let watched = fleet.muster("rollout watch gpu-2");
     assert_ne!(watched.code, 0, "{}", watched.out);
     assert!(watched.out.contains("lunch"), "{}", watched.out);
+    let adjust = "rollout adjust gpu-2 --reason careful";
+    let options =
+        "--max-changing 1 --failures 2 --halt-on-alert Fabric --halt-on-alert Disk -o json";
+    let adjusted = fleet
+        .muster(&format!("{adjust} {options}"))
+        .expect(0)
+        .json();
+    assert_eq!(adjusted["policy"]["budgets"]["max_changing"], 1);
+    let count = serde_json::json!({ "count": 2 });
+    assert_eq!(adjusted["policy"]["failure_budget"], count);
+    let alerts = serde_json::json!([{ "alert": "Fabric" }, { "alert": "Disk" }]);
+    assert_eq!(adjusted["policy"]["halt_when"], alerts);
+    let nothing = fleet.muster(adjust);
+    assert!(
+        nothing.err.contains("no change is named"),
+        "{}",
+        nothing.err
+    );
+    let fixed = fleet.muster(&format!("{adjust} --policy {}", policy.display()));
+    assert!(fixed.err.contains("fixed by the plan"), "{}", fixed.err);
     fleet.muster("rollout skip gpu-2 n2 --reason later");
     fleet
         .muster("rollout promote gpu-2 --reason known")

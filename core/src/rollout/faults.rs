@@ -4,10 +4,15 @@
 use std::collections::BTreeSet;
 
 use super::amount::Amount;
-use super::policy::{Budgets, Canary, DrainPolicy, FailureBudget, OrderKey, RolloutPolicy, Waves};
+use super::policy::{
+    Budgets, Canary, DrainPolicy, FailureBudget, HaltWhen, OrderKey, RolloutPolicy, Waves,
+};
 
 const DAY_S: u32 = 24 * 3600;
 const MOST_NOTICES: usize = 8;
+const MOST_SIGNALS: usize = 20;
+/// Longest name of an alert, in characters.
+const LONGEST_ALERT: usize = 200;
 
 /// An error in a policy or in maintenance windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +56,26 @@ impl RolloutPolicy {
             let detail = "600 to 2592000 seconds.";
             faults.push(Fault::new("stall_after_s", "out_of_range", detail));
         }
+        check_signals(&self.halt_when, &mut faults);
         check_notices(&self.notice_before_s, self.max_deferral_s, &mut faults);
         faults
+    }
+}
+
+fn check_signals(signals: &[HaltWhen], faults: &mut Vec<Fault>) {
+    if signals.len() > MOST_SIGNALS {
+        let detail = format!("At most {MOST_SIGNALS} signals.");
+        faults.push(Fault::new("halt_when", "out_of_range", detail));
+    }
+    for (at, HaltWhen::Alert(name)) in signals.iter().enumerate() {
+        if name.is_empty() || name.chars().count() > LONGEST_ALERT {
+            let detail = format!("1 to {LONGEST_ALERT} characters.");
+            faults.push(Fault::new(
+                format!("halt_when/{at}/alert"),
+                "out_of_range",
+                detail,
+            ));
+        }
     }
 }
 

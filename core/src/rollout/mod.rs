@@ -49,8 +49,8 @@ pub use losses::{Loss, Losses, count_losses};
 pub use notices::{DeferralRefused, Notice, find_due_notices, limit_deferral};
 pub use plan::{Concurrency, Placement, Plan, Verdict, plan};
 pub use policy::{
-    AfterDeadline, Allow, Budgets, Canary, DrainPolicy, FailureBudget, OrderKey, RolloutPolicy,
-    Waves,
+    AfterDeadline, Allow, Budgets, Canary, DrainPolicy, FailureBudget, HaltWhen, OrderKey,
+    RolloutPolicy, Waves,
 };
 pub use rule::{Hindrance, Phase, Rule, WaitsFor};
 pub use unit_faults::find_unit_faults;

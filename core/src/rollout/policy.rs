@@ -8,8 +8,8 @@ use super::amount::Amount;
 use crate::effects::Effect;
 use crate::words;
 
-/// The rules of a rollout. Budgets, deadlines and the maintenance window may change
-/// while the rollout runs.
+/// The rules of a rollout. Budgets, deadlines, alerts and the maintenance window may change while the
+/// rollout runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -37,12 +37,25 @@ pub struct RolloutPolicy {
     /// Name of a maintenance window for this rollout, beside the windows of site and pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maintenance_window: Option<String>,
+    /// Signs of trouble that halt the rollout; at most 20.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub halt_when: Vec<HaltWhen>,
     /// Seconds before the change of a node at which the users of its jobs get a notice; at most 8
     /// values, each 300 to 14 days. Empty for no notices.
     pub notice_before_s: Vec<u32>,
     /// Seconds by which users may defer the announced change of a node; 0 to 30 days. 0 for no
     /// deferral.
     pub max_deferral_s: u32,
+}
+
+/// A sign of trouble outside of the rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum HaltWhen {
+    /// Name of an alert (`alertname`; 1 to 200 characters). The alert fires on a node that the rollout
+    /// has taken, and began after the node was taken.
+    Alert(String),
 }
 
 /// The canary: either a count or names.
@@ -195,6 +208,7 @@ impl Default for RolloutPolicy {
             train: false,
             visit_by: None,
             maintenance_window: None,
+            halt_when: Vec::new(),
             notice_before_s: Vec::new(),
             max_deferral_s: 0,
         }

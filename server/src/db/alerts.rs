@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_api::alerts::AlertOutcome;
-use muster_core::ids::NodeId;
+use muster_core::ids::{NodeId, RolloutId};
 use sqlx::PgConnection;
 use sqlx::types::ipnet::IpNet;
 
@@ -94,6 +94,35 @@ pub async fn end(
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// An alert that fires on nodes of a rollout.
+#[derive(Clone, Debug)]
+pub struct FiringAlert {
+    pub name: String,
+    pub nodes: i64,
+    /// Begin of the oldest.
+    pub since: jiff_sqlx::Timestamp,
+}
+
+/// Lists alerts of the given names that fire on nodes taken by a rollout, and began after the node was
+/// taken; the oldest first.
+pub async fn list_firing(
+    conn: &mut PgConnection,
+    rollout: RolloutId,
+    names: &[String],
+) -> Result<Vec<FiringAlert>, Error> {
+    let rows = sqlx::query_as!(
+        FiringAlert,
+        r#"SELECT a.name, count(DISTINCT a.node_id) AS "nodes!", min(a.starts_at) AS "since!: jiff_sqlx::Timestamp"
+           FROM rollout_nodes r
+           JOIN alerts a ON a.node_id = r.node_id AND a.ended_at IS NULL AND a.starts_at >= r.taken_at
+           WHERE r.rollout_id = $1 AND a.name = ANY($2)
+           GROUP BY a.name ORDER BY min(a.starts_at), a.name"#,
+        rollout as RolloutId,
+        names
+    );
+    Ok(rows.fetch_all(conn).await?)
 }
 
 /// Counts the nodes quarantined by alerts of this name since a time, and all nodes now in service.

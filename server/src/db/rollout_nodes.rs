@@ -155,7 +155,8 @@ pub async fn set_mark(
     sqlx::query!(
         "UPDATE rollout_nodes SET mark = $3, since = $4, reason_code = $5, reason = $6, changed = $7, deferred_until = $8,
                 wrong = CASE WHEN $9::text IS NULL THEN wrong ELSE wrong || $9::text END, operation_id = COALESCE($10, operation_id),
-                failed_before = failed_before OR $3 = 'failed'
+                failed_before = failed_before OR $3 = 'failed',
+                taken_at = CASE WHEN $3 = 'changing' THEN COALESCE(taken_at, $4) WHEN $3 IN ('not_begun', 'waiting', 'skipped') THEN NULL ELSE taken_at END
          WHERE rollout_id = $1 AND node_id = $2",
         new.rollout as RolloutId,
         new.node as NodeId,

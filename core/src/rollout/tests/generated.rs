@@ -25,7 +25,7 @@ pub(super) struct World {
     pub(super) calendar: Calendar,
     pub(super) now: Timestamp,
     dice: Dice,
-    /// All acts succeed, and nothing blocks.
+    /// All acts succeed, without a block.
     is_calm: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Changes to the policy of an open rollout: budgets, deadlines and the maintenance window.
+//! Changes to the policy of an open rollout: budgets, deadlines, alerts and the maintenance window.
 
 use muster_api::rollouts::{AdjustRollout, RolloutState};
 use muster_core::rollout::{AfterDeadline, DrainPolicy, RolloutPolicy};
@@ -18,11 +18,12 @@ use crate::intents::writing;
 
 /// Members of a policy that may change after the start. A person confirmed the other members at the
 /// start.
-const LIVE: [&str; 7] = [
+const LIVE: [&str; 8] = [
     "budgets",
     "drain",
     "drain_lead_s",
     "failure_budget",
+    "halt_when",
     "maintenance_window",
     "stall_after_s",
     "visit_by",

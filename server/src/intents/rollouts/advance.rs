@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use muster_api::rollouts::RolloutState;
 use muster_core::ids::RolloutId;
-use muster_core::rollout::{Node, Plan, Stage, Verdict, plan};
+use muster_core::rollout::{Fleet, Node, Opening, Plan, Stage, Verdict, plan};
 use serde_json::json;
 use tracing::Instrument as _;
 
@@ -134,12 +134,22 @@ async fn judge(
             record(conn, rollout, "rollout.stalled", &what, cause.code(), now).await?;
             Ok(false)
         }
-        Verdict::Running if stalled.is_some() => {
+        // A closed window ends no stall: the next opening would report the same stall again.
+        Verdict::Running if stalled.is_some_and(|since| has_gone_on(&loaded.fleet, since)) => {
             db::rollouts::set_stalled(conn, rollout.id, None).await?;
             Ok(false)
         }
         Verdict::Halt(_) | Verdict::Stalled { .. } | Verdict::Running => Ok(false),
     }
+}
+
+/// Whether a stall is over: a node changed its mark since, or the windows are open.
+fn has_gone_on(fleet: &Fleet, stalled: Timestamp) -> bool {
+    let is_open = match fleet.window {
+        Opening::Open { .. } => true,
+        Opening::Closed { .. } => false,
+    };
+    is_open || fleet.nodes.iter().any(|node| node.since > stalled)
 }
 
 async fn record(

@@ -17,6 +17,7 @@ use muster_core::rollout::{
 use sqlx::PgConnection;
 
 use super::jobs;
+use super::signals;
 use super::windows::Windows;
 use crate::db;
 use crate::db::disruption::MemberRow;
@@ -82,7 +83,7 @@ pub(crate) async fn load(
         window: windows.calendar.open_at(now),
         closed: windows.calendar.list_closed(oldest, now),
         frozen_until: windows.calendar.frozen_at(now),
-        signals: Vec::new(),
+        signals: signals::list_signals(conn, rollout).await?,
         failed_and_left: u32::try_from(rollout.failed_and_left).unwrap_or_default(),
         budget: members.budget,
         durations_s: rows.iter().filter_map(find_duration).collect(),

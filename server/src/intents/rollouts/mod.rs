@@ -8,6 +8,7 @@ mod execute; // Actions of a plan, each in a transaction of its own
 mod fleet; // The facts of a rollout
 mod jobs; // Jobs on the nodes of a pool
 mod plan; // A planned rollout, with the digest that a person confirms
+mod signals; // Alerts that halt a rollout
 pub(crate) mod view; // Rollouts as returned to readers
 pub(crate) mod windows; // The maintenance windows of a rollout
 

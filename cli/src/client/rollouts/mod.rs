@@ -1,16 +1,18 @@
 //! `muster rollout`.
 
+mod adjust; // Changes to the policy of an open rollout
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use muster_api::rollouts::{
-    AdjustRollout, PlanRollout, Rollout, RolloutEstimate, RolloutState, RolloutWindow,
-    StartRollout, SteerNode, SteerRollout,
+    PlanRollout, Rollout, RolloutEstimate, RolloutState, RolloutWindow, StartRollout, SteerNode,
+    SteerRollout,
 };
-use muster_core::rollout::{Amount, RolloutPolicy};
-use serde_json::{Map, Value, json};
+use muster_core::rollout::{HaltWhen, RolloutPolicy};
+use serde::de::DeserializeOwned;
 
 use super::asking;
 use super::output::{Column, Form};
@@ -39,8 +41,8 @@ pub(crate) enum RolloutVerb {
     Resume(SteerArgs),
     /// End the canary and its soak now
     Promote(SteerArgs),
-    /// Change budgets, deadlines or the maintenance window of an open rollout
-    Adjust(AdjustArgs),
+    /// Change budgets, deadlines, alerts or the maintenance window of an open rollout
+    Adjust(adjust::AdjustArgs),
     /// Leave out a node that has not begun
     Skip(NodeArgs),
     /// Take a failed or skipped node again
@@ -60,6 +62,9 @@ pub(crate) struct PlanArgs {
     /// Maintenance window, in addition to the windows of site and pool
     #[arg(long, value_name = "NAME")]
     maintenance_window: Option<String>,
+    /// Alert that halts the rollout while it fires on a node that the rollout has taken. Repeatable
+    #[arg(long, value_name = "ALERT")]
+    halt_on_alert: Vec<String>,
 }
 
 /// The plan to start.
@@ -81,38 +86,6 @@ pub(crate) struct StartArgs {
 #[derive(Args, Debug)]
 pub(crate) struct SteerArgs {
     rollout: String,
-    /// Reason, recorded in the history
-    #[arg(long)]
-    reason: String,
-}
-
-/// The rollout, the changes and the reason.
-#[derive(Args, Debug)]
-pub(crate) struct AdjustArgs {
-    rollout: String,
-    /// Nodes that change at the same time: a number, or a percentage of the planned nodes
-    #[arg(long, value_name = "NODES")]
-    max_changing: Option<Amount>,
-    /// Nodes that wait for their jobs at the same time
-    #[arg(long, value_name = "NODES")]
-    max_waiting: Option<Amount>,
-    /// Nodes that run their gates at the same time
-    #[arg(long, value_name = "NODES")]
-    max_validating: Option<Amount>,
-    /// Failed nodes tolerated over the whole run, in place of count and percentage
-    #[arg(long, value_name = "COUNT")]
-    failures: Option<u32>,
-    /// Date by which every node is to be visited, in RFC 3339
-    #[arg(long, value_name = "TIME")]
-    visit_by: Option<jiff::Timestamp>,
-    /// Maintenance window, in addition to the windows of site and pool
-    #[arg(long, value_name = "NAME")]
-    maintenance_window: Option<String>,
-    /// File with changes to the policy, as a JSON merge patch: `null` removes a member
-    #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "max_changing", "max_waiting", "max_validating", "failures", "visit_by", "maintenance_window",
-    ])]
-    policy: Option<PathBuf>,
     /// Reason, recorded in the history
     #[arg(long)]
     reason: String,
@@ -182,7 +155,7 @@ pub(super) async fn run(session: &Session, verb: RolloutVerb) -> anyhow::Result<
             let (rollout, body) = steer(args);
             client.steer_rollout(&rollout, "promote", &body).await?
         }
-        RolloutVerb::Adjust(args) => adjust(session, args).await?,
+        RolloutVerb::Adjust(args) => adjust::adjust(session, args).await?,
         RolloutVerb::Skip(args) => {
             let (rollout, body) = choose(args);
             client.steer_rollout(&rollout, "skip", &body).await?
@@ -201,80 +174,30 @@ fn show(session: &Session, rollout: &Rollout) -> anyhow::Result<()> {
     session.output.print_lines(rollout, lines)
 }
 
+/// Reads a JSON file.
+fn read_json<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
 async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
     let mut policy: RolloutPolicy = match &args.policy {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?
-        }
+        Some(path) => read_json(path)?,
         None => RolloutPolicy::default(),
     };
     if args.maintenance_window.is_some() {
         policy.maintenance_window = args.maintenance_window;
     }
+    policy
+        .halt_when
+        .extend(args.halt_on_alert.into_iter().map(HaltWhen::Alert));
     let body = PlanRollout {
         pool: args.pool,
         revision: args.revision,
         policy,
     };
     Ok(session.client.plan_rollout(&body).await?)
-}
-
-/// Changes the policy of an open rollout.
-async fn adjust(session: &Session, args: AdjustArgs) -> anyhow::Result<Rollout> {
-    let policy = match &args.policy {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?
-        }
-        None => list_changes(&args),
-    };
-    anyhow::ensure!(
-        !policy.is_empty(),
-        "no change is named: see muster rollout adjust --help"
-    );
-    let body = AdjustRollout {
-        policy,
-        reason: args.reason,
-    };
-    let client = &session.client;
-    Ok(client.steer_rollout(&args.rollout, "adjust", &body).await?)
-}
-
-/// Returns the merge patch of the options.
-fn list_changes(args: &AdjustArgs) -> Map<String, Value> {
-    let object = |members: Vec<(&str, Option<Value>)>| -> Map<String, Value> {
-        let given = members.into_iter();
-        let given = given.filter_map(|(member, value)| Some((member.to_owned(), value?)));
-        given.collect()
-    };
-    let nested = |members| {
-        let object = object(members);
-        (!object.is_empty()).then_some(Value::Object(object))
-    };
-    let amount = |amount: Option<Amount>| amount.map(|amount| json!(amount));
-    object(vec![
-        (
-            "budgets",
-            nested(vec![
-                ("max_changing", amount(args.max_changing)),
-                ("max_waiting", amount(args.max_waiting)),
-                ("max_validating", amount(args.max_validating)),
-            ]),
-        ),
-        (
-            "failure_budget",
-            args.failures
-                .map(|count| json!({ "count": count, "percent": null })),
-        ),
-        ("visit_by", args.visit_by.map(|at| json!(at))),
-        (
-            "maintenance_window",
-            args.maintenance_window.as_ref().map(|name| json!(name)),
-        ),
-    ])
 }
 
 /// Starts a plan after a confirmation. `None`: the person did not confirm.
