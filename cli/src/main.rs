@@ -1,6 +1,14 @@
 //! `muster`: the single binary for installation. Long-running programs are in `programs/`; every
 //! other subcommand is a client of the API.
 
+#![deny(
+    clippy::print_stdout,
+    reason = "print_line! ends quietly when the reader goes away"
+)]
+
+#[macro_use]
+mod printing; // Standard output
+
 mod client; // Subcommands that call the API
 mod duration; // 90s, 15m, 2h
 mod gates; // Suites and profiles shipped with Muster, and the linter

@@ -96,7 +96,9 @@ async fn write(session: &Session, ordered: Vec<(usize, Document)>) -> anyhow::Re
         let told = apply(session, collection, &document).await;
         let verb = told.with_context(|| format!("{kind} {}", document.name))?;
         match session.output.is_table() {
-            true => println!("{kind} {} {verb}", document.name),
+            // Without a reader, the other documents are written all the same.
+            true => crate::printing::write(format_args!("{kind} {} {verb}", document.name), "\n")
+                .unwrap_or_default(),
             false => done.push(json!({ "kind": kind, "name": document.name, "done": verb })),
         }
     }

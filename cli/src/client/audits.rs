@@ -23,7 +23,7 @@ pub(super) async fn run(session: &Session, verb: HeadVerb) -> anyhow::Result<()>
     if anchor {
         if let Some(at) = head.sealed_at {
             let line = json!({ "number": head.number, "last_seq": head.last_seq, "hash": head.hash, "at": at });
-            println!("{line}");
+            print_line!("{line}");
         }
         return Ok(());
     }

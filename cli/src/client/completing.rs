@@ -48,10 +48,14 @@ const FISH: &str = r#"complete -c muster -a '(muster __complete -- (commandline 
 /// contain only the grammar.
 pub(crate) fn print(shell: Shell, command: &mut Command) {
     match shell {
-        Shell::Bash => print!("{BASH}"),
-        Shell::Zsh => print!("{ZSH}"),
-        Shell::Fish => print!("{FISH}"),
-        other => clap_complete::generate(other, command, "muster", &mut std::io::stdout()),
+        Shell::Bash => print_text!("{BASH}"),
+        Shell::Zsh => print_text!("{ZSH}"),
+        Shell::Fish => print_text!("{FISH}"),
+        other => {
+            let mut script = Vec::new();
+            clap_complete::generate(other, command, "muster", &mut script);
+            print_text!("{}", String::from_utf8_lossy(&script));
+        }
     }
 }
 
@@ -87,7 +91,7 @@ pub(crate) async fn run(mut grammar: Command, words: &[String]) {
         }
     };
     for word in found.iter().filter(|word| word.starts_with(wanted.typed)) {
-        println!("{}{word}", wanted.before);
+        print_line!("{}{word}", wanted.before);
     }
 }
 

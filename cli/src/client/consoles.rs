@@ -1,6 +1,5 @@
 //! `muster node console`.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use muster_core::consoles::Plain;
@@ -23,16 +22,13 @@ pub(super) async fn show(session: &Session, node: &str, follow: bool) -> anyhow:
             }
             Err(error) => return Err(error.into()),
         };
-        let mut out = std::io::stdout().lock();
         for chunk in &log.items {
             match session.output.is_table() {
                 // Control sequences for the terminal are removed.
-                true => write!(out, "{}", plain.feed(&chunk.text))?,
-                false => writeln!(out, "{}", serde_json::to_string(chunk)?)?,
+                true => print_text!("{}", plain.feed(&chunk.text)),
+                false => print_line!("{}", serde_json::to_string(chunk)?),
             }
         }
-        out.flush()?;
-        drop(out);
         after = Some(log.last_id);
         match (follow, log.items.is_empty()) {
             (false, _) => return Ok(()),

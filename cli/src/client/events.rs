@@ -148,14 +148,14 @@ async fn read(
             match session.output.is_table() {
                 true => {
                     let at = event.at.strftime("%F %T");
-                    println!(
+                    print_line!(
                         "{:>8} {at}  {:<16} {}",
                         event.seq,
                         clean(&event.actor),
                         clean(&event.summary)
                     );
                 }
-                false => println!("{}", serde_json::to_string(event)?),
+                false => print_line!("{}", serde_json::to_string(event)?),
             }
         }
         left = left.saturating_sub(u32::try_from(events.items.len()).unwrap_or(u32::MAX));

@@ -57,7 +57,7 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
     let (word, matches) = matches.subcommand()?;
     match word {
         "exit-codes" => {
-            println!("{}", exit::table());
+            print_line!("{}", exit::table());
             return Some(Ok(()));
         }
         "context" => {

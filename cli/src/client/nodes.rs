@@ -248,9 +248,9 @@ async fn watch(session: &Session, args: &WatchArgs) -> anyhow::Result<()> {
                 for event in &events.items {
                     match session.output.is_table() {
                         true => {
-                            println!("{}  {}", event.at.strftime("%F %T"), clean(&event.summary))
+                            print_line!("{}  {}", event.at.strftime("%F %T"), clean(&event.summary))
                         }
-                        false => println!("{}", serde_json::to_string(event)?),
+                        false => print_line!("{}", serde_json::to_string(event)?),
                     }
                 }
                 after = events.last_seq.max(1);

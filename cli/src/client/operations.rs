@@ -112,13 +112,13 @@ async fn log(session: &Session, id: Uuid, follow: bool) -> anyhow::Result<()> {
         let log = session.client.operation_log(id, after).await?;
         for line in &log.items {
             match session.output.is_table() {
-                true => println!(
+                true => print_line!(
                     "{} {}: {}",
                     line.at.strftime("%T"),
                     line.step,
                     clean(&line.text)
                 ),
-                false => println!("{}", serde_json::to_string(line)?),
+                false => print_line!("{}", serde_json::to_string(line)?),
             }
             after = line.id;
         }

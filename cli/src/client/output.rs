@@ -136,7 +136,7 @@ impl Output {
             true => {}
             false if self.output == Format::Name => items
                 .iter()
-                .for_each(|item| println!("{}", clean(called(item)))),
+                .for_each(|item| print_line!("{}", clean(called(item)))),
             false => show(items, columns, self.is_wide(), now),
         }
         Ok(())
@@ -178,9 +178,11 @@ impl Output {
         match self.document(value)? {
             true => {}
             false if self.output == Format::Name => {
-                println!("{}", clean(called(&serde_json::to_value(value)?)))
+                print_line!("{}", clean(called(&serde_json::to_value(value)?)))
             }
-            false => lines().iter().for_each(|line| println!("{}", clean(line))),
+            false => lines()
+                .iter()
+                .for_each(|line| print_line!("{}", clean(line))),
         }
         Ok(())
     }
@@ -188,8 +190,10 @@ impl Output {
     /// Prints a document if a document format is requested.
     fn document<T: Serialize + ?Sized>(self, value: &T) -> anyhow::Result<bool> {
         match (self.json, self.output) {
-            (true, _) | (_, Format::Json) => println!("{}", serde_json::to_string_pretty(value)?),
-            (_, Format::Yaml) => print!("{}", serde_yaml_ng::to_string(value)?),
+            (true, _) | (_, Format::Json) => {
+                print_line!("{}", serde_json::to_string_pretty(value)?)
+            }
+            (_, Format::Yaml) => print_text!("{}", serde_yaml_ng::to_string(value)?),
             (_, Format::Table | Format::Wide | Format::Name) => return Ok(false),
         }
         Ok(true)
@@ -243,7 +247,7 @@ fn show(items: &[Value], columns: &[Column], wide: bool, now: Timestamp) {
         column.set_padding((0, 2));
     });
     for line in table.lines() {
-        println!("{}", line.trim_end());
+        print_line!("{}", line.trim_end());
     }
 }
 

@@ -109,7 +109,8 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
                 None => None,
             };
             let token = token(&pool, keys.as_ref(), &name, now).await?;
-            println!("{}", token.reveal());
+            crate::printing::write(format_args!("{}", token.reveal()), "\n")
+                .context("the token was made and could not be printed: make another")?;
         }
         AdminVerb::RotateTokenKey {
             database,
@@ -144,7 +145,7 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
                 now,
             )
             .await?;
-            println!("{user} can sign in");
+            print_line!("{user} can sign in");
         }
     }
     Ok(())
@@ -156,7 +157,7 @@ async fn disarm(pool: &PgPool) -> anyhow::Result<()> {
     let now = db::monitoring::read_clock(&mut tx).await?;
     let was = break_glass::disarm(&mut tx, &whoami()?, now).await?;
     tx.commit().await?;
-    println!(
+    print_line!(
         "{}",
         if was {
             "the local administrator is disarmed"
@@ -194,7 +195,7 @@ async fn arm(
     };
     break_glass::arm(&mut tx, &keys.master, &armed).await?;
     tx.commit().await?;
-    println!(
+    print_line!(
         "the local administrator may sign in until {:.0}",
         armed.until
     );
@@ -216,7 +217,7 @@ async fn rotate(pool: &PgPool, key_file: &Path, forget: Forget) -> anyhow::Resul
     )
     .await?;
     tx.commit().await?;
-    println!(
+    print_line!(
         "the token key is changed; {forgotten} tokens unused since the last rotation are refused"
     );
     Ok(())

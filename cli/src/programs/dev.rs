@@ -55,6 +55,11 @@ pub(crate) async fn run(args: DevArgs, cancel: CancellationToken) -> anyhow::Res
     ran
 }
 
+/// Prints an address. The program goes on without a reader.
+fn announce(text: &str) {
+    crate::printing::write(format_args!("{text}"), "\n").ok();
+}
+
 async fn run_on(
     url: &str,
     args: DevArgs,
@@ -78,15 +83,15 @@ async fn run_on(
         write_secret(&dir.join("token"), token.reveal())?;
     }
     if args.postgres_only {
-        println!("{url}");
+        announce(url);
         cancel.cancelled().await;
         return Ok(());
     }
-    println!(
+    announce(&format!(
         "http://{} (user admin, password in {})",
         args.serve.listen,
         dir.join("password").display()
-    );
+    ));
     let serving = Serve {
         key_file: dir.join("master.key"),
         ..args.serve.clone()

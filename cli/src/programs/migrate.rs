@@ -45,8 +45,8 @@ pub(crate) async fn run(database: &Database) -> anyhow::Result<()> {
         .await
         .map_err(|error| anyhow::anyhow!("{}: {error}", muster_server::schema::explain(&error)))?;
     match migrated.newer {
-        0 => println!("the schema is up to date"),
-        newer => println!("the schema is newer than this version by {newer} migrations"),
+        0 => print_line!("the schema is up to date"),
+        newer => print_line!("the schema is newer than this version by {newer} migrations"),
     }
     Ok(())
 }

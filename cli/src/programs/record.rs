@@ -35,6 +35,6 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<()> {
     let asked = Some(asked).filter(|asked| !asked.argv.is_empty());
     let lines = record::run(&args.folder, asked.as_ref())
         .map_err(|failure| anyhow::anyhow!(failure.message))?;
-    lines.iter().for_each(|line| println!("{line}"));
+    lines.iter().for_each(|line| print_line!("{line}"));
     Ok(())
 }

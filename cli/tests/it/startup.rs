@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::muster::{Server, folder, muster, run};
 
@@ -112,4 +113,18 @@ fn versions_of_program_server_and_agents_are_shown() {
         .expect(0)
         .says("(commit ")
         .says("server  unknown: ");
+}
+
+#[test]
+fn a_command_ends_quietly_when_the_reader_is_gone() {
+    let home = folder();
+    for shell in ["bash", "elvish"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = muster(home.path(), &["completion", shell]);
+        let child = command.stdout(writer).stderr(Stdio::piped()).spawn();
+        let output = child.unwrap().wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && errors.is_empty(), "{errors}");
+    }
 }
