@@ -72,7 +72,8 @@ pub(super) async fn run(session: &Session, verb: AgentVerb) -> anyhow::Result<()
             let enrolled = session.client.enrol_agent(&site, &agent).await?;
             session
                 .output
-                .print_lines(&enrolled, || vec![enrolled.token.reveal().to_owned()])
+                .print_lines(&enrolled, || vec![enrolled.token.reveal().to_owned()])?;
+            crate::printing::ensure_read("the token")
         }
         AgentVerb::Remove { site, agent, yes } => {
             // The id is read here, so an agent enrolled meanwhile under the same name stays.

@@ -96,9 +96,7 @@ async fn write(session: &Session, ordered: Vec<(usize, Document)>) -> anyhow::Re
         let told = apply(session, collection, &document).await;
         let verb = told.with_context(|| format!("{kind} {}", document.name))?;
         match session.output.is_table() {
-            // Without a reader, the other documents are written all the same.
-            true => crate::printing::write(format_args!("{kind} {} {verb}", document.name), "\n")
-                .unwrap_or_default(),
+            true => print_line!("{kind} {} {verb}", document.name),
             false => done.push(json!({ "kind": kind, "name": document.name, "done": verb })),
         }
     }

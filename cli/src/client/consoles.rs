@@ -32,6 +32,7 @@ pub(super) async fn show(session: &Session, node: &str, follow: bool) -> anyhow:
         after = Some(log.last_id);
         match (follow, log.items.is_empty()) {
             (false, _) => return Ok(()),
+            (true, _) if crate::printing::is_reader_gone() => return Ok(()),
             (true, true) => tokio::time::sleep(LOOK).await,
             (true, false) => {}
         }

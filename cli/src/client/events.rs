@@ -161,7 +161,7 @@ async fn read(
         left = left.saturating_sub(u32::try_from(events.items.len()).unwrap_or(u32::MAX));
         // An empty page with a next number covers events hidden from the reader.
         let over = events.items.is_empty() && events.last_seq <= after;
-        if left == 0 || (over && !reading.follow) {
+        if left == 0 || (over && !reading.follow) || crate::printing::is_reader_gone() {
             return Ok(());
         }
         after = events.last_seq;

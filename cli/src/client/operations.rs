@@ -125,6 +125,7 @@ async fn log(session: &Session, id: Uuid, follow: bool) -> anyhow::Result<()> {
         match (log.items.is_empty(), done || !follow) {
             (false, _) => {}
             (true, true) => return Ok(()),
+            (true, false) if crate::printing::is_reader_gone() => return Ok(()),
             (true, false) => tokio::time::sleep(Duration::from_secs(1)).await,
         }
     }

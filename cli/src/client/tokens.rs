@@ -90,7 +90,8 @@ pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()
             let created = session.client.create_token(&request).await?;
             session
                 .output
-                .print_lines(&created, || vec![created.secret.reveal().to_owned()])
+                .print_lines(&created, || vec![created.secret.reveal().to_owned()])?;
+            crate::printing::ensure_read("the token")
         }
         TokenVerb::Revoke { token, yes } => {
             if asking::agreed(

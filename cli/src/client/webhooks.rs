@@ -112,7 +112,8 @@ pub(super) async fn run(session: &Session, verb: WebhookVerb) -> anyhow::Result<
             let told = json!({ "name": name, "secret": made });
             session
                 .output
-                .print_lines(&told, || made.into_iter().collect())
+                .print_lines(&told, || made.into_iter().collect())?;
+            crate::printing::ensure_read("the webhook with its secret")
         }
         WebhookVerb::Test { name } => {
             let asked = client.test_webhook(&name).await?;

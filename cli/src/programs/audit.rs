@@ -50,12 +50,10 @@ pub(crate) async fn run(verb: AuditVerb, machine_readable: Form) -> anyhow::Resu
         .unwrap_or_default();
     let pool = database.connect().await?;
     let report = audit::verify(&mut *pool.acquire().await?, &written).await?;
-    let text = match machine_readable {
-        Form::Json => serde_json::to_string_pretty(&report)?,
-        Form::Lines => lines(&report).join("\n"),
-    };
-    // The exit code tells a damaged history even without a reader.
-    crate::printing::write(format_args!("{text}"), "\n").unwrap_or_default();
+    match machine_readable {
+        Form::Json => print_line!("{}", serde_json::to_string_pretty(&report)?),
+        Form::Lines => lines(&report).iter().for_each(|line| print_line!("{line}")),
+    }
     match report.whole {
         true => Ok(()),
         false => Err(NotWhole(report.found).into()),

@@ -109,8 +109,8 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
                 None => None,
             };
             let token = token(&pool, keys.as_ref(), &name, now).await?;
-            crate::printing::write(format_args!("{}", token.reveal()), "\n")
-                .context("the token was made and could not be printed: make another")?;
+            print_line!("{}", token.reveal());
+            crate::printing::ensure_read("the token")?;
         }
         AdminVerb::RotateTokenKey {
             database,

@@ -57,7 +57,7 @@ pub(crate) async fn run(args: DevArgs, cancel: CancellationToken) -> anyhow::Res
 
 /// Prints an address. The program goes on without a reader.
 fn announce(text: &str) {
-    crate::printing::write(format_args!("{text}"), "\n").ok();
+    print_line!("{text}");
 }
 
 async fn run_on(

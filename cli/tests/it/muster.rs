@@ -130,11 +130,16 @@ impl Server {
 
     /// The same with something on its standard input.
     pub(crate) fn typed(&self, arguments: &[&str], input: &str) -> Said {
+        run(&mut self.command(arguments), input)
+    }
+
+    /// The command of `muster`, as an administrator.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = muster(self.dir.path(), arguments);
         command
             .env("MUSTER_SERVER", &self.url)
             .env("MUSTER_TOKEN", self.token());
-        run(&mut command, input)
+        command
     }
 }
 

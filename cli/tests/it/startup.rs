@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::muster::{Server, folder, muster, run};
 
@@ -115,16 +115,46 @@ fn versions_of_program_server_and_agents_are_shown() {
         .says("server  unknown: ");
 }
 
+/// Runs a command without a reader from the first line on. Returns the exit code and the messages.
+fn run_unread(mut command: Command) -> (Option<i32>, String) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = command.stdout(writer).stderr(Stdio::piped()).spawn();
+    let output = child.unwrap().wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), errors)
+}
+
 #[test]
-fn a_command_ends_quietly_when_the_reader_is_gone() {
+fn a_command_without_a_reader_goes_on_to_its_end() {
     let home = folder();
     for shell in ["bash", "elvish"] {
-        let (reader, writer) = std::io::pipe().unwrap();
-        drop(reader);
-        let mut command = muster(home.path(), &["completion", shell]);
-        let child = command.stdout(writer).stderr(Stdio::piped()).spawn();
-        let output = child.unwrap().wait_with_output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && errors.is_empty(), "{errors}");
+        let ended = run_unread(muster(home.path(), &["completion", shell]));
+        assert_eq!(ended, (Some(0), String::new()), "{shell}");
     }
+    let bad = home.path().join("bad.toml");
+    std::fs::write(&bad, "name = \"bad\"\nversion = \"1\"\ngates = []\n").unwrap();
+    let lint = ["gate", "lint", bad.to_str().unwrap()];
+    let read = run(&mut muster(home.path(), &lint), "");
+    assert_ne!(read.code, 0, "{}", read.out);
+    let (code, errors) = run_unread(muster(home.path(), &lint));
+    assert_eq!(code, Some(read.code), "{errors}");
+}
+
+#[test]
+fn without_a_reader_all_objects_are_removed_and_a_lost_secret_is_an_error() {
+    let server = Server::start();
+    for name in ["a", "b", "c"] {
+        server.muster(&["site", "set", name]).expect(0);
+    }
+    let delete = server.command(&["site", "delete", "a", "b", "c", "--yes"]);
+    assert_eq!(run_unread(delete).0, Some(0));
+    let left = server.muster(&["site", "list", "-o", "json"]).expect(0);
+    assert_eq!(left.json(), serde_json::json!([]));
+    let create = ["token", "create", "robot", "--role", "viewer"];
+    let (code, errors) = run_unread(server.command(&create));
+    assert!(
+        code != Some(0) && errors.contains("make another"),
+        "{errors}"
+    );
 }

@@ -232,6 +232,9 @@ async fn watch(session: &Session, key: &str) -> anyhow::Result<()> {
             before = line;
         }
         match rollout.state {
+            RolloutState::Planned | RolloutState::Running if crate::printing::is_reader_gone() => {
+                return Ok(());
+            }
             RolloutState::Planned | RolloutState::Running => {}
             RolloutState::Done => return Ok(()),
             RolloutState::Halted | RolloutState::Superseded | RolloutState::Expired => {
