@@ -268,7 +268,11 @@ fn read_answer(
 
 /// Runs the tool, while other gates sample the machine.
 fn run_under_watch(gate: &Gate, bench: &Bench<'_>, argv: &[String]) -> Result<Finished, ToolError> {
-    during::run_watched(gate, bench, || run_tool(gate, bench.cx, argv))
+    let ran = during::run_watched(gate, bench, || run_tool(gate, bench.cx, argv));
+    if !matches!(ran, Err(ToolError::Missing(_))) {
+        bench.shared.note_load(gate);
+    }
+    ran
 }
 
 /// Sets the entity of every sample to the target's name.

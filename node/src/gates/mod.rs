@@ -78,14 +78,12 @@ pub(crate) fn run(plan: &GatePlan, cx: &JobContext) -> Result<Ran, Failure> {
     })
 }
 
-/// Runs stage by stage: a failed stage blocks the later stages. Once a gate has loaded the machine,
-/// the looks of stage `soak` run in any case: they tell why a load failed, and a reboot erases what
-/// they read.
+/// Runs stage by stage: a failed stage blocks the later stages. Looks after a load run in any case:
+/// they tell why a load failed, and a reboot erases what they read.
 pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
     let Bench { plan, cx, .. } = bench;
     let gates = chosen(plan)?;
     let mut blocked: Option<(Stage, String)> = None;
-    let mut loaded = false;
     let mut results = Vec::with_capacity(gates.len());
     for (done, gate) in gates.iter().enumerate() {
         if cx.cancelled() {
@@ -101,12 +99,11 @@ pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
             Some("gates"),
         );
         let result = match &blocked {
-            Some((stage, by)) if *stage < gate.stage && !(loaded && looks_after(gate)) => {
+            Some((stage, by)) if *stage < gate.stage && !bench.shared.looks_after(gate) => {
                 verdict::skip_gate(gate, by, bench)
             }
             _ => execute::execute(gate, bench)?,
         };
-        loaded |= !gate.effects.is_empty() && has_run(gate, &result);
         cx.log(&format!(
             "{} {}: {}",
             result.gate,
@@ -120,16 +117,6 @@ pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
         results.push(result);
     }
     Ok(results)
-}
-
-/// Whether the gate's tool ended, or ran until its timeout.
-fn has_run(gate: &Gate, result: &GateResult) -> bool {
-    result.evidence.exit.is_some() || result.duration_ms >= gate.timeout_s * 1000
-}
-
-/// Whether the gate only looks at the node, after the loads.
-fn looks_after(gate: &Gate) -> bool {
-    gate.stage == Stage::Soak && gate.effects.is_empty()
 }
 
 /// Returns the requested gates in the order of their stages.

@@ -3,7 +3,7 @@
 //! log, stored after the verdicts.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ pub(crate) struct Shared {
     answers: RefCell<Vec<Told>>,
     look: RefCell<Option<(Stage, Kept)>>,
     under_load: RefCell<BTreeMap<String, Looks>>,
+    /// Gates with effects whose tool was started.
+    loads: RefCell<BTreeSet<String>>,
 }
 
 /// The answer of a tool.
@@ -36,6 +38,24 @@ struct Told {
 }
 
 impl Shared {
+    /// Notes that the tool of a gate has loaded the machine, however the tool ended.
+    pub(super) fn note_load(&self, gate: &Gate) {
+        if !gate.effects.is_empty() {
+            self.loads.borrow_mut().insert(gate.id.clone());
+        }
+    }
+
+    /// Whether a gate only looks at what a load has done: a gate of stage `soak` without effects, after
+    /// a load. A gate measured during loads needs one of its loads.
+    pub(super) fn looks_after(&self, gate: &Gate) -> bool {
+        let loads = self.loads.borrow();
+        let has_loads = match &gate.during {
+            Some(during) => during.gates.iter().any(|id| loads.contains(id)),
+            None => !loads.is_empty(),
+        };
+        gate.stage == Stage::Soak && gate.effects.is_empty() && has_loads
+    }
+
     /// Returns a recent answer to the same call within this stage, with the id of the calling gate.
     pub(super) fn find_answer(
         &self,

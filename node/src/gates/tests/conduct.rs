@@ -1,4 +1,4 @@
-//! How gates are run beside their tool: what they need, again after an error, what is kept, and what keeps the next stage from being run.
+//! Needs of gates, retries after an error, evidence, and the blocks between stages.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -26,7 +26,7 @@ fn write(folder: &Path, path: &str, text: &str) {
     std::fs::write(path, text).expect("a file");
 }
 
-/// A tool that says nothing the first time, and this from then on; it counts its runs beside itself.
+/// A tool without output in the first run, and with this text afterwards. A file counts the runs.
 fn stutterer(folder: &Path, text: &str) -> String {
     let tool = folder.join("stutter");
     let script =
@@ -37,7 +37,7 @@ fn stutterer(folder: &Path, text: &str) -> String {
     tool.to_string_lossy().into_owned()
 }
 
-/// A tool of these lines, with the recording beside it.
+/// A tool of these lines, with the recording in the same folder.
 fn script(folder: &Path, lines: &str) -> String {
     write(folder, "tool.text", SAT);
     write(folder, "tool", &format!("#!/bin/sh\n{lines}\n"));
@@ -68,11 +68,11 @@ fn leftover_processes_are_killed_or_void_the_answer() {
         Verdict::Pass
     );
     let left = std::fs::read_to_string(folder.path().join("tool.left")).expect("its number");
-    // Whoever inherits it may not have buried it yet.
+    // The process may not be reaped yet.
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", left.trim())).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
 
-    // Out of its group it is a daemon, which may still write.
+    // A process outside of the group is a daemon, and may still write.
     let tool = script(folder.path(), "setsid sleep 4 &\nsleep 0.5\ncat $0.text");
     let open = only(folder.path(), of_memory("a", "node", &[&tool]));
     assert_eq!(open.verdict, Verdict::Error);
@@ -142,7 +142,7 @@ fn an_error_is_tried_again_as_often_as_the_gate_says_and_a_failure_never() {
     );
 }
 
-/// A memory gate whose limit nothing reaches.
+/// A memory gate with an impossible limit.
 fn missed(argv: &[&str], settle_s: u64) -> Gate {
     let mut gate = Gate {
         settle_s,
@@ -178,7 +178,7 @@ fn what_is_missed_when_its_time_to_settle_is_over_is_missed() {
     write(folder.path(), "proc/uptime", "300.00 200.00\n");
     let over = only(folder.path(), missed(&["printf", "%s", SAT], 300));
     assert_eq!((over.verdict, over.former.len()), (Verdict::Fail, 0));
-    // The second look comes after it.
+    // The second reading follows.
     write(folder.path(), "proc/uptime", "299.50 200.00\n");
     let uptime = folder.path().join("proc/uptime").display().to_string();
     let tool = script(
@@ -369,7 +369,7 @@ fn neither_a_shadow_nor_a_waived_gate_keeps_the_next_stage_waiting() {
     );
 }
 
-/// What a load left behind tells why it failed, and a reboot erases it.
+/// The traces of a failed load tell the cause, and a reboot erases the traces.
 #[test]
 fn looks_after_a_load_run_although_the_load_failed() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -401,6 +401,8 @@ fn looks_after_a_load_run_although_the_load_failed() {
         [Skipped; 3],
         "no load ran"
     );
+    load.argv = vec![script(folder.path(), "kill -9 $$")];
+    assert_eq!(verdicts(&load, &good, false), [Error, Skipped, Pass]);
     load.argv = vec!["no-such-tool".into()];
     assert_eq!(
         verdicts(&load, &good, false),
@@ -434,7 +436,7 @@ fn evidence_holds_files_the_kernels_words_and_its_own_digest() {
     assert_eq!(only(folder.path(), gate).evidence.stdout, "WARN");
 }
 
-/// As stress-ng does from 0.15.08 on (stress-ng(1), `--stdout`): its numbers go to a file, and what it says to stdout, which went to stderr before.
+/// As stress-ng from 0.15.08 on (stress-ng(1), `--stdout`): numbers go to a file, and messages to stdout in place of stderr.
 #[test]
 fn what_a_tool_says_beside_its_file_is_read_wherever_it_says_it() {
     let folder = tempfile::tempdir().expect("a folder");

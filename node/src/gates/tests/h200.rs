@@ -1,4 +1,4 @@
-//! What the tools told of a real H200, judged by the shipped gates: the recordings, and the same with one value changed.
+//! Recordings of a real H200, judged by the shipped gates. Some tests change one value.
 
 use muster_core::facts::Facts;
 use muster_core::gates::{

@@ -1,4 +1,5 @@
-//! What each recording reads as, exactly: `fixtures/read/` holds every value; `GOLDEN=write` writes it for review. Recordings that are no answer say why.
+//! The exact values of each recording. `fixtures/read/` holds every value, and `GOLDEN=write` writes the folder for review. Recordings without an answer
+//! give the reason.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -15,7 +16,7 @@ pub(super) struct Recording {
     pub(super) exit: i32,
     /// The file with its stderr.
     pub(super) messages: Option<&'static str>,
-    /// What says the version or the kind of document, and the same of another; `None` where the answer carries neither.
+    /// The text with the version or the kind of document, and a text of another version or kind. `None` for an answer without both.
     pub(super) version: Option<(&'static str, &'static str)>,
 }
 
@@ -33,7 +34,7 @@ const fn of(
     }
 }
 
-/// Answers that are readable; good or bad news.
+/// Readable answers, of healthy and of faulty nodes.
 #[rustfmt::skip]
 pub(super) const RECORDINGS: &[Recording] = &[
     of("nvidia-smi-xml", "nvidia-smi-590.44.01-2xa5000-v13.xml", ("device_v13", "device_v14")),
@@ -109,7 +110,7 @@ impl Recording {
         self.messages.map(fixture).unwrap_or_default()
     }
 
-    /// Reads a text as if this tool had said it.
+    /// Reads a text as an answer of this tool.
     pub(super) fn read(&self, text: &str) -> Result<Reading, String> {
         let messages = self.messages();
         parse(
@@ -235,12 +236,12 @@ fn every_parser_has_a_recording_unless_it_says_so() {
 const TOPO: &str = "nvidia-smi-580.105.08-4xa100-topo.txt";
 const FRYER: &str = "gpu-fryer-2gpus-documented.txt";
 
-/// A matrix in which one GPU says that it lost a link, and the other does not.
+/// A matrix with a lost link in the row of one GPU, and without the loss in the row of the other.
 fn one_way() -> String {
     fixture(TOPO).replacen("GPU0\t X \tNV12\tNV12", "GPU0\t X \tNV12\tNODE", 1)
 }
 
-/// What gpu-fryer printed before its issue 10 was mended: a GPU that did nothing is healthy.
+/// The output of gpu-fryer with issue 10: an idle GPU counts as healthy.
 fn idle_fryer() -> String {
     let idle = "GPU #1:      0 Gflops/s (min: 18446744073.71, max: 0.00, dev: 0.00)";
     fixture(FRYER).replace(
@@ -307,7 +308,7 @@ fn what_is_no_answer_says_why() {
             &fixture("ib_write_bw-4.5.txt").replace("Gb/sec", "MB/sec"),
             "--report_gbits",
         ),
-        // As measured on a guest whose CPU was shared with five others: with "Correlation coefficient r^2: 0.775872 < 0.9" beside it.
+        // Measured on a guest, with a CPU shared by six guests and the note "Correlation coefficient r^2: 0.775872 < 0.9".
         (
             "perftest",
             0,
@@ -390,7 +391,7 @@ fn what_is_no_answer_says_why() {
         .expect_err(parser);
         assert!(why.contains(wanted), "{parser}: {why}");
     }
-    // The same document as v12 and complete is an answer.
+    // The same document, complete and of version 12, is an answer.
     let alone = fixture("nvidia-smi-535.54.03-a100-mig-v12.xml")
         .replace("<attached_gpus>4", "<attached_gpus>1");
     let reading = parse(
@@ -430,7 +431,7 @@ fn read(parser: &str, text: &str) -> Result<Reading, String> {
     )
 }
 
-// Bad news that no recording holds, put where the tool would put it.
+// Faults without a recording, in the place of the tool.
 
 #[test]
 fn bad_news_of_gpus_is_read_as_such() {
@@ -508,7 +509,7 @@ fn word<'a>(reading: &'a Reading, metric: &str, entity: &str) -> Option<&'a str>
     }
 }
 
-/// As a GB200's driver of branch 580 words it, in the place that the recording of v13 has for it.
+/// The words of the driver for GB200, branch 580, in the place of the recording of version 13.
 #[test]
 fn bad_news_of_a_fabric_beyond_the_board_is_read_as_such() {
     let xml = fixture("nvidia-smi-590.44.01-2xa5000-v13.xml");
@@ -638,7 +639,7 @@ fn bad_news_of_arrays_is_read_as_such() {
     );
 }
 
-/// As the kernel and mdadm tell of a mirror of Intel VROC: its container never runs, and an array in it that does not is one that does not.
+/// The output of the kernel and mdadm for a mirror of Intel VROC. The container never runs; a stopped array in the container is a fault.
 #[test]
 fn the_container_of_an_array_is_none_itself() {
     let text = "Personalities : [raid1] \nmd126 : active raid1 nvme0n1[1] nvme1n1[0]\n      5201 blocks super external:/md127/0 [2/2] [UU]\n      \n\
@@ -654,7 +655,7 @@ fn the_container_of_an_array_is_none_itself() {
         (Some(1.0), Some(0.0), None)
     );
     assert_eq!(read("mdstat", &text.replace("imsm", "ddf")), Ok(reading));
-    // An array in it, one that mdmon is kept from, and metadata that nobody knows.
+    // An array in the container, an array without mdmon, and unknown metadata.
     for metadata in [
         "external:/md128/0",
         "external:-md128/0",
@@ -718,7 +719,7 @@ fn bad_news_of_hosts_is_read_as_such() {
     );
 }
 
-/// The numbers that the published descriptions of these runs give, without the files that this code wrote.
+/// Numbers of the published descriptions of these runs, apart from the written files.
 #[test]
 fn recordings_read_as_people_read_them() {
     let table: [(usize, &str, &str, f64); 12] = [

@@ -4,7 +4,7 @@
 //! results.
 //!
 //! Numbers too long for a column have an exponent: `6e+06` (nccl-tests 2.19.6, `getFloatStr` in
-//! `src/util.cu`). Six digits are left of the wrong values from a million on.
+//! `src/util.cu`). A number of wrong values keeps six digits from a million on.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
