@@ -351,22 +351,29 @@ async fn the_drain_deadline_counts_open_time() {
     }
 }
 
+/// Starts a rollout in a window of an hour that opened 10 minutes ago, without a slot for any node. The
+/// rollout is stalled after each of the times, in minutes. Returns its name.
+async fn stall(world: &mut World, minutes: &[i64]) -> String {
+    declare(world, "hour", &daily(world, -600)).await;
+    give(world, "/v1/pools/gpu", json!("hour")).await;
+    let mut impatient = at_once();
+    impatient["stall_after_s"] = json!(600);
+    let name = start(world, 2, &impatient).await;
+    let none = json!({ "spec": { "max_unavailable": 0 } });
+    world.admin.patch("/v1/pools/gpu", &none).await.expect(200);
+    for minutes in minutes {
+        world.advance(minutes * 60);
+        settle(world).await;
+        let seen = show(world, &name).await;
+        assert!(seen["stalled_since"].is_string(), "{seen:#}");
+    }
+    name
+}
+
 #[tokio::test]
 async fn a_stall_over_several_openings_is_reported_once() {
     let mut world = serving(1, json!("100%")).await;
-    declare(&world, "hour", &daily(&world, -600)).await;
-    give(&world, "/v1/pools/gpu", json!("hour")).await;
-    let mut impatient = at_once();
-    impatient["stall_after_s"] = json!(600);
-    let name = start(&world, 2, &impatient).await;
-    let none = json!({ "spec": { "max_unavailable": 0 } });
-    world.admin.patch("/v1/pools/gpu", &none).await.expect(200);
-    for minutes in [20, 60, 22 * 60 + 40, 15] {
-        world.advance(minutes * 60);
-        settle(&mut world).await;
-        let seen = show(&world, &name).await;
-        assert!(seen["stalled_since"].is_string(), "{seen:#}");
-    }
+    let name = stall(&mut world, &[20, 60, 22 * 60 + 40, 15]).await;
     let events: i64 =
         sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = 'rollout.stalled'")
             .fetch_one(&world.server.app.pool)
@@ -432,19 +439,7 @@ async fn an_unreadable_window_is_closed_and_repaired_with_the_right_to_start() {
 #[tokio::test]
 async fn a_stall_ends_with_progress_while_the_window_is_closed() {
     let mut world = serving(2, json!("100%")).await;
-    declare(&world, "hour", &daily(&world, -600)).await;
-    give(&world, "/v1/pools/gpu", json!("hour")).await;
-    let mut impatient = at_once();
-    impatient["stall_after_s"] = json!(600);
-    let name = start(&world, 2, &impatient).await;
-    let none = json!({ "spec": { "max_unavailable": 0 } });
-    world.admin.patch("/v1/pools/gpu", &none).await.expect(200);
-    for minutes in [20, 60] {
-        world.advance(minutes * 60);
-        settle(&mut world).await;
-        let seen = show(&world, &name).await;
-        assert!(seen["stalled_since"].is_string(), "{seen:#}");
-    }
+    let name = stall(&mut world, &[20, 60]).await;
     let skip = json!({ "node": "n1", "reason": "it is repaired next week" });
     steer(&world, &name, "skip", skip).await.expect(200);
     settle(&mut world).await;
