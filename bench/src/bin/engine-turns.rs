@@ -3,18 +3,10 @@
 //! of JSON with the number of passes and the seconds spent.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use muster_core::clock::Clock;
-use muster_server::app::App;
 use muster_server::engine;
-use muster_server::keys::{Create, Keys, MasterKey};
-use muster_server::outbound::policy::Policy;
-use muster_server::outbound::{DEADLINE, Names, Outbound};
-use sqlx::postgres::PgPoolOptions;
-use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 #[tokio::main]
@@ -26,31 +18,7 @@ async fn main() -> anyhow::Result<()> {
     let key_file = arguments
         .next()
         .context("usage: engine-turns DATABASE_URL KEY_FILE")?;
-    let pool = PgPoolOptions::new()
-        .max_connections(10)
-        .connect(&url)
-        .await
-        .context("the database")?;
-    let clock = Clock::System;
-    let keys = Keys::load(
-        MasterKey::load(Path::new(&key_file), Create::Never)?,
-        &pool,
-        &clock,
-    )
-    .await?;
-    let app = App {
-        pool,
-        clock,
-        keys: Arc::new(keys),
-        oidc: None,
-        blobs: Arc::new("/nonexistent".into()),
-        anchors: Arc::new("/nonexistent".into()),
-        outbound: Arc::new(Outbound::new(Policy::default(), Names::System, DEADLINE)),
-        wake_engine: Arc::new(Notify::new()),
-        wake_agents: Arc::new(Notify::new()),
-        wake_sites: Arc::new(Notify::new()),
-        wake_readers: Arc::new(watch::channel(0).0),
-    };
+    let app = muster_bench::open(&url, Path::new(&key_file), 10).await?;
     let began = Instant::now();
     let mut workers = JoinSet::new();
     for _ in 0..engine::WORKERS {
