@@ -32,17 +32,9 @@ const BLOCK: u64 = 4096;
 /// Longest listing of a package. Listing decompresses the whole package; the largest CUDA packages
 /// take half a minute.
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
-/// Folders where packages put files and where other file systems are often mounted.
-const PLACES: [&str; 8] = [
-    "/usr",
-    "/opt",
-    "/boot",
-    "/boot/efi",
-    "/var",
-    "/var/lib",
-    "/srv",
-    "/etc",
-];
+/// Folders where packages put files and where other file systems are often mounted. The EFI system
+/// partition is none of them: dpkg cannot replace a file on VFAT, which has no hard links.
+const PLACES: [&str; 7] = ["/usr", "/opt", "/boot", "/var", "/var/lib", "/srv", "/etc"];
 
 /// Checks free space before the download, by the sizes in the lock.
 ///
