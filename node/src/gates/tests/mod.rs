@@ -6,7 +6,7 @@ mod conduct; // Needs, retries, evidence
 mod dcgm; // Tests required at each level of DCGM
 mod edges; // Bounds, halves of conditions, sums
 mod gpus; // Answers of nvidia-smi, judged by the shipped gates
-mod h200; // Recordings of a real H200, judged by the shipped gates
+mod hopper; // Recordings of a real H100 and H200, judged by the shipped gates
 mod hostile; // Hostile answers
 mod load; // Gates measured under the load of others
 mod looks; // Readings of the kernel's log

@@ -90,6 +90,7 @@ pub(super) const RECORDINGS: &[Recording] = &[
     of("nccl-tests", "nccl-tests-2.19.6-h200.txt", ("#wrong", "error")),
     of("gpu-burn", "gpu-burn-3ead140-h200.txt", ("Gflop/s", "Tflop/s")),
     of("nvidia-smi-topo", "nvidia-smi-580.159.04-h200-topo.txt", ("NUMA Affinity", "NUMA Distance")),
+    of("nvidia-smi-xml", "nvidia-smi-580.159.04-h100-v13.xml", ("device_v13", "device_v14")),
 ];
 
 pub(super) fn fixture(file: &str) -> String {

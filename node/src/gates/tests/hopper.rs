@@ -1,4 +1,4 @@
-//! Recordings of a real H200, judged by the shipped gates. Some tests change one value.
+//! Recordings of a real H100 and H200, judged by the shipped gates. Some tests change one value.
 
 use muster_core::facts::Facts;
 use muster_core::gates::{
@@ -10,24 +10,33 @@ use super::dcgm::shipped;
 use super::recordings::fixture;
 use crate::gates::parsers::{Answer, parse};
 
-const XML: &str = "nvidia-smi-580.159.04-h200-v13.xml";
+const H100: &str = "hgx-h100-80g";
+const H200: &str = "hgx-h200-141g";
 const NCCL: &str = "nccl-tests-2.19.6-h200.txt";
 
-/// The shipped profile for H200, with one GPU: the machine of the recordings.
-fn profile() -> HardwareProfile {
-    let text = Shipped::find(PROFILES, "hgx-h200-141g")
-        .expect("a profile")
-        .text;
+/// The shipped profile with one GPU, as in the machines of the recordings.
+fn one_gpu(name: &str) -> HardwareProfile {
+    let text = Shipped::find(PROFILES, name).expect("a profile").text;
     let mut profile: HardwareProfile = toml::from_str(text).expect("the shipped profile");
     profile.gpus.as_mut().expect("GPUs").count = 1;
     profile
 }
 
-/// The gate's result for an answer of its tool. An unreadable answer is an error with the reason.
+/// The gate's result on an H200 for an answer of its tool. An unreadable answer is an error with
+/// the reason.
 fn judge(gate: &Gate, exit: i32, text: &str) -> Result<Assessment, String> {
-    let (profile, facts, variables) = (profile(), Facts::default(), [].into());
+    judge_by(&one_gpu(H200), gate, exit, text)
+}
+
+fn judge_by(
+    profile: &HardwareProfile,
+    gate: &Gate,
+    exit: i32,
+    text: &str,
+) -> Result<Assessment, String> {
+    let (facts, variables) = (Facts::default(), [].into());
     let reference = Reference {
-        profile: &profile,
+        profile,
         facts: &facts,
         stack: None,
         variables: &variables,
@@ -43,17 +52,40 @@ fn judge(gate: &Gate, exit: i32, text: &str) -> Result<Assessment, String> {
 }
 
 #[test]
-fn the_shipped_gates_pass_a_healthy_h200() {
-    let (text, profile) = (fixture(XML), profile());
+fn the_shipped_gates_pass_a_healthy_gpu() {
+    for (name, xml) in [
+        (H100, "nvidia-smi-580.159.04-h100-v13.xml"),
+        (H200, "nvidia-smi-580.159.04-h200-v13.xml"),
+    ] {
+        passes(&one_gpu(name), &fixture(xml));
+    }
+}
+
+#[test]
+fn a_gpu_of_another_model_is_told_apart() {
+    let gate = shipped("admit", "gpu.inventory");
+    let text = fixture("nvidia-smi-580.159.04-h100-v13.xml");
+    let Assessment {
+        verdict, reason, ..
+    } = judge(&gate, 0, &text).expect("a reading");
+    assert_eq!(verdict, Verdict::Fail);
+    assert!(
+        reason.contains("NVIDIA H100 80GB HBM3, expected == NVIDIA H200"),
+        "{reason}"
+    );
+}
+
+/// Every required gate that reads `nvidia-smi -q -x` passes, but for the fabric.
+fn passes(profile: &HardwareProfile, text: &str) {
     let mut judged = 0;
     for name in ["admit", "sweep", "deep"] {
         let suite = Shipped::find(SUITES, name).expect("a suite").text;
         let suite: Suite = toml::from_str(suite).expect("the shipped suite");
         let required = |gate: &&Gate| {
-            gate.parser == "nvidia-smi-xml" && gate.mode(Some(&profile)) == Mode::Required
+            gate.parser == "nvidia-smi-xml" && gate.mode(Some(profile)) == Mode::Required
         };
         for gate in suite.gates.iter().filter(required) {
-            let assessed = judge(gate, 0, &text).expect("a reading");
+            let assessed = judge_by(profile, gate, 0, text).expect("a reading");
             // Passed through to a virtual machine, the GPU reports no fabric: N/A.
             let wanted = match gate.id.as_str() {
                 "gpu.fabric" => Verdict::Error,
