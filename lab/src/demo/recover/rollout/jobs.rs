@@ -47,8 +47,15 @@ pub(super) async fn keep_running(
     let (mut ended, mut refused) = (0, 0);
     while !enough.is_cancelled() {
         let mut job = slurm.command("srun");
-        job.args(["-p", PARTITION, "-x", left_out, "-D", "/"])
-            .args(["sh", "-c", &script]);
+        job.args(["-p", PARTITION, "-D", "/"]);
+        // A node that changes has left Slurm, and srun refuses its name.
+        let listed = slurm
+            .run("sinfo", &["-h", "-n", left_out, "-o", "%N"])
+            .await;
+        if listed.is_ok_and(|names| !names.trim().is_empty()) {
+            job.args(["-x", left_out]);
+        }
+        job.args(["sh", "-c", &script]);
         let ran = tokio::time::timeout(JOB_LIMIT, job.output());
         let ran = ran.await.context("a job does not end")??;
         match String::from_utf8_lossy(&ran.stdout).trim() {
