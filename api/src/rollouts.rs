@@ -152,6 +152,21 @@ pub struct RolloutNow {
     /// The maintenance windows. Nodes are taken while all of them are open.
     #[serde(default)]
     pub windows: Vec<RolloutWindow>,
+    /// The GPU time lost by nodes that wait now. Absent without a loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub losses: Option<RolloutLosses>,
+}
+
+/// GPU time lost by waiting: the time without jobs of nodes that are kept for their change. A node that
+/// runs jobs while it waits loses none. Waits that are over do not count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RolloutLosses {
+    /// GPUs times seconds.
+    pub gpu_seconds: u64,
+    /// Number of waiting nodes with an unknown loss, missing in `gpu_seconds`.
+    pub unknown: u32,
+    /// `12.0 GPU-hours lost by waiting; unknown for 1 node`.
+    pub sentence: String,
 }
 
 /// A maintenance window of a rollout at this moment.
@@ -231,4 +246,8 @@ pub struct RolloutNode {
     /// The node has not ended, and the date `visit_by` of the policy has passed.
     #[serde(default)]
     pub overdue: bool,
+    /// GPUs times seconds that the node has lost while it waits now. Absent for a node that does not
+    /// wait, and while the loss is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_gpu_seconds: Option<u64>,
 }

@@ -5,6 +5,7 @@ use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
 use crate::alerts::group;
+use crate::rollout_jobs::run_job;
 use crate::rollouts::{
     marks, plan, policy, serving, settle, show, start, steer, taken, until_one_changes,
 };
@@ -12,13 +13,23 @@ use crate::simulated::World;
 
 /// Posts an alert of a node as Alertmanager does.
 async fn post(world: &World, name: &str, node: &str, began: Timestamp, status: &str) {
+    post_labelled(
+        world,
+        json!({ "alertname": name, "node": node }),
+        began,
+        status,
+    )
+    .await;
+}
+
+async fn post_labelled(world: &World, labels: Value, began: Timestamp, status: &str) -> Value {
     let alert = json!({
-        "status": status, "labels": { "alertname": name, "node": node }, "annotations": {},
-        "startsAt": began, "endsAt": "0001-01-01T00:00:00Z", "fingerprint": format!("{name}-{node}"),
+        "status": status, "labels": labels, "annotations": {},
+        "startsAt": began, "endsAt": "0001-01-01T00:00:00Z", "fingerprint": labels.to_string(),
         "generatorURL": "http://prometheus/graph",
     });
     let body = group(vec![alert]);
-    world.admin.post("/v1/alerts", &body).await.expect(200);
+    world.admin.post("/v1/alerts", &body).await.expect(200).body
 }
 
 async fn tick(world: &World, name: &str) -> Value {
@@ -73,6 +84,13 @@ async fn an_alert_on_a_taken_node_halts_the_rollout() {
     steer(&world, &name, "resume", reason.clone())
         .await
         .expect(200);
+    assert_eq!(tick(&world, &name).await["state"], "halted");
+    post(&world, "FabricErrors", &canary, now, "resolved").await;
+    steer(&world, &name, "resume", reason.clone())
+        .await
+        .expect(200);
+    // Monitoring was away, and sends the same alert once more.
+    post(&world, "FabricErrors", &canary, now, "firing").await;
     assert_eq!(tick(&world, &name).await["state"], "halted");
     post(&world, "FabricErrors", &canary, now, "resolved").await;
     steer(&world, &name, "resume", reason).await.expect(200);
@@ -148,6 +166,58 @@ async fn an_alert_on_a_node_given_back_does_not_count() {
     let reason = json!({ "reason": "looked at" });
     steer(&world, &name, "resume", reason).await.expect(200);
     assert_eq!(tick(&world, &name).await["state"], "running");
+}
+
+/// A node under work cannot be taken out, so the alert is refused. Its end counts, and so does its return.
+#[tokio::test]
+async fn a_refused_alert_that_fires_again_halts_the_rollout() {
+    let mut world = serving(1, json!("100%")).await;
+    let mut watched = policy();
+    watched["halt_when"] = json!([{ "alert": "GpuXid79" }]);
+    let name = start(&world, 2, &watched).await;
+    until_one_changes(&mut world, &name).await;
+    for _ in 0..100 {
+        if world.state("n1").await == "installing" {
+            break;
+        }
+        world.pass().await;
+    }
+    let now = world.server.app.clock.now();
+    let alert = json!({ "alertname": "GpuXid79", "node": "n1", "muster": "quarantine" });
+    for round in ["first", "again"] {
+        let answer = post_labelled(&world, alert.clone(), now, "firing").await;
+        assert_eq!(answer["alerts"][0]["outcome"], "refused", "{round}");
+        assert_eq!(tick(&world, &name).await["state"], "halted", "{round}");
+        post_labelled(&world, alert.clone(), now, "resolved").await;
+        let reason = json!({ "reason": "looked at" });
+        steer(&world, &name, "resume", reason).await.expect(200);
+        assert_eq!(tick(&world, &name).await["state"], "running", "{round}");
+    }
+}
+
+/// A person's retry keeps the time of the first change: the alert stands since then.
+#[tokio::test]
+async fn an_alert_stands_over_a_persons_retry() {
+    let mut world = serving(2, json!("100%")).await;
+    let mut watched = policy();
+    watched["halt_when"] = json!([{ "alert": "FabricErrors" }]);
+    watched["failure_budget"] = json!({ "count": 2 });
+    watched["canary"] = Value::Null;
+    // The rollout goes on: a job without an end keeps the other node.
+    run_job(&world, "17", None, &["n2"]);
+    world.fail("n1", "converge", false, 2);
+    let name = start(&world, 2, &watched).await;
+    until_one_changes(&mut world, &name).await;
+    world.advance(2);
+    let began = world.server.app.clock.now();
+    world.advance(60);
+    settle(&mut world).await;
+    let shown = show(&world, &name).await;
+    assert!(marks(&shown).contains(&"failed"), "{shown:#}");
+    let retry = json!({ "node": "n1", "reason": "a cable was reseated" });
+    steer(&world, &name, "retry", retry).await.expect(200);
+    post(&world, "FabricErrors", "n1", began, "firing").await;
+    assert_eq!(tick(&world, &name).await["state"], "halted");
 }
 
 /// The signal comes by `adjust`: the plan has none.

@@ -6,8 +6,10 @@ use muster_core::gates::Verdict;
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
+use crate::rollout_jobs::run_job;
 use crate::rollouts::{
-    marked, marks, policy, publish, serving, settle, show, start, steer, taken, until_one_changes,
+    marked, marks, plan, policy, publish, serving, settle, show, start, steer, taken,
+    until_one_changes,
 };
 use crate::simulated::World;
 
@@ -239,4 +241,35 @@ async fn a_change_is_tried_again_until_the_same_result_is_seen_twice() {
         let seen = show(&world, &name).await;
         assert_eq!(marks(&seen), [mark], "{failures} failures: {seen:#}");
     }
+}
+
+/// Trap 16: the nodes of the superseded revision are the first, before idle nodes.
+#[tokio::test]
+async fn nodes_of_the_superseded_revision_go_first() {
+    let mut world = serving(3, json!("100%")).await;
+    let first = start(&world, 2, &policy()).await;
+    for _ in 0..100 {
+        if marks(&show(&world, &first).await).contains(&"done") {
+            break;
+        }
+        world.agent.report_jobs().await.unwrap();
+        rollouts::round(&world.server.app).await.unwrap();
+        world.pass().await;
+    }
+    let halt = json!({ "reason": "revision 2 is bad" });
+    steer(&world, &first, "halt", halt).await.expect(200);
+    settle(&mut world).await;
+    let bad = taken(&world).await[0].clone();
+    run_job(&world, "17", Some(300), &[&bad]);
+    world.agent.report_jobs().await.unwrap();
+    publish(&world, "3").await;
+    let next = plan(&world, 3, &policy()).await.expect(201).body;
+    let nodes = next["nodes"].as_array().unwrap();
+    let canary = nodes.iter().find(|node| node["wave"] == 0);
+    assert_eq!(canary.unwrap()["node"], bad.as_str(), "{next:#}");
+    let body = json!({ "plan": next["plan"], "supersede": true });
+    steer(&world, "gpu-2", "start", body).await.expect(200);
+    let before = taken(&world).await.len();
+    until_one_changes(&mut world, "gpu-2").await;
+    assert_eq!(taken(&world).await[before], bad);
 }

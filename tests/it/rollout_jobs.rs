@@ -255,3 +255,42 @@ async fn the_event_of_a_stall_names_no_user() {
         );
     }
 }
+
+/// A waiting node without jobs loses the time of its GPUs. Jobs end the loss.
+#[tokio::test]
+async fn gpu_time_lost_by_waiting_is_counted() {
+    let mut world = serving(1, json!("100%")).await;
+    let gpus = json!({ "spec": { "gpus": { "count": 8, "model": "H100" } } });
+    let profile = "/v1/hardware_profiles/virtual";
+    world.admin.patch(profile, &gpus).await.expect(200);
+    run_job(&world, "17", None, &["n1"]);
+    let name = start(&world, 2, &at_once()).await;
+    settle(&mut world).await;
+    let losses = async |world: &World| {
+        world.agent.report_jobs().await.unwrap();
+        let seen = show(world, &name).await;
+        assert_eq!(marks(&seen), ["waiting"], "{seen:#}");
+        let of_node = seen["nodes"][0]["lost_gpu_seconds"].clone();
+        let of_node = of_node.as_u64().unwrap();
+        let all = seen["now"]["losses"]["gpu_seconds"].as_u64();
+        assert_eq!(all.unwrap_or_default(), of_node, "{seen:#}");
+        of_node
+    };
+    assert_eq!(losses(&world).await, 0);
+    let none = json!({ "spec": { "max_unavailable": 0 } });
+    world.admin.patch("/v1/pools/gpu", &none).await.expect(200);
+    world.rack().scheduler.jobs.clear();
+    assert_eq!(losses(&world).await, 0);
+    for minutes in 1..=60 {
+        world.advance(60);
+        assert_eq!(losses(&world).await, 8 * 60 * minutes);
+    }
+    run_job(&world, "18", None, &["n1"]);
+    assert_eq!(losses(&world).await, 0);
+    world.rack().scheduler.jobs.clear();
+    assert_eq!(losses(&world).await, 0, "idle anew");
+    world.advance(120);
+    assert_eq!(losses(&world).await, 8 * 120);
+    world.advance(3600);
+    assert_eq!(losses(&world).await, 0, "nobody saw the jobs of this hour");
+}

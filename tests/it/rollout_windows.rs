@@ -370,16 +370,35 @@ async fn stall(world: &mut World, minutes: &[i64]) -> String {
     name
 }
 
+async fn reported_stalls(world: &World) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = 'rollout.stalled'")
+        .fetch_one(&world.server.app.pool)
+        .await
+        .unwrap()
+}
+
+/// The node that made progress last leaves: the stall seems to be older, and is the same.
+#[tokio::test]
+async fn a_stall_that_seems_older_is_not_reported_again() {
+    let mut world = serving(1, json!("100%")).await;
+    let name = stall(&mut world, &[20]).await;
+    assert_eq!(reported_stalls(&world).await, 1);
+    let earlier = "UPDATE rollout_nodes SET since = since - interval '5 minutes'";
+    let pool = &world.server.app.pool;
+    sqlx::query(earlier).execute(pool).await.unwrap();
+    let earlier = "UPDATE rollouts SET started_at = started_at - interval '5 minutes', since = since - interval '5 minutes'";
+    sqlx::query(earlier).execute(pool).await.unwrap();
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert!(seen["stalled_since"].is_string(), "{seen:#}");
+    assert_eq!(reported_stalls(&world).await, 1);
+}
+
 #[tokio::test]
 async fn a_stall_over_several_openings_is_reported_once() {
     let mut world = serving(1, json!("100%")).await;
     let name = stall(&mut world, &[20, 60, 22 * 60 + 40, 15]).await;
-    let events: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = 'rollout.stalled'")
-            .fetch_one(&world.server.app.pool)
-            .await
-            .unwrap();
-    assert_eq!(events, 1);
+    assert_eq!(reported_stalls(&world).await, 1);
     let all = json!({ "spec": { "max_unavailable": "100%" } });
     world.admin.patch("/v1/pools/gpu", &all).await.expect(200);
     settle(&mut world).await;

@@ -152,7 +152,8 @@ pub struct Node {
     pub failed_before: bool,
     /// A person agreed to requeue the node's jobs.
     pub requeue_agreed: bool,
-    pub gpus: u32,
+    /// GPUs by the hardware profile; `None` without a profile.
+    pub gpus: Option<u32>,
     /// The later of the last job's end and the start of our drain or wait. `None` while jobs run, and
     /// if unknown.
     pub idle_since: Option<Timestamp>,

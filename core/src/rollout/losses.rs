@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::amount::count_nodes;
 use super::fleet::{Change, Fleet, Jobs, Node, Service, Stage};
+use super::windows::{Period, measure_outside};
 use crate::ids::NodeId;
 
 /// The losses of a rollout by its present waits. Earlier waits of nodes changed since are excluded.
@@ -24,7 +25,8 @@ pub struct Losses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     pub node: NodeId,
-    /// GPUs times seconds of idle time; `None` if the jobs or the start of the idle time are unknown.
+    /// GPUs times seconds of idle time; `None` if the jobs, the start of the idle time or the number of
+    /// GPUs are unknown.
     pub gpu_seconds: Option<u64>,
 }
 
@@ -34,7 +36,7 @@ pub fn count_losses(fleet: &Fleet, now: Timestamp) -> Losses {
     let nodes: Vec<Loss> = waiting
         .map(|node| Loss {
             node: node.member.node,
-            gpu_seconds: count_loss(node, now),
+            gpu_seconds: count_loss(node, &fleet.closed, now),
         })
         .collect();
     let known = nodes.iter().filter_map(|loss| loss.gpu_seconds);
@@ -68,16 +70,20 @@ fn waits(node: &Node) -> bool {
         | Stage::Skipped
         | Stage::Failed => false,
     };
-    waits && !is_out
+    waits && !is_out && node.member.others_drain.is_none()
 }
 
-fn count_loss(node: &Node, now: Timestamp) -> Option<u64> {
+/// Returns the loss of a node. Time outside the maintenance windows is not lost: a waiting node gets
+/// every job then, and a draining node is given back.
+fn count_loss(node: &Node, closed: &[Period], now: Timestamp) -> Option<u64> {
     match &node.jobs {
+        _ if node.gpus == Some(0) => Some(0),
         Jobs::Unknown => None,
         Jobs::Known(jobs) if !jobs.is_empty() => Some(0),
         Jobs::Known(_) => {
-            let idle = now.duration_since(node.idle_since?).as_secs().max(0);
-            Some(u64::from(node.gpus).saturating_mul(idle.unsigned_abs()))
+            let idle = measure_outside(closed, node.idle_since?, now);
+            let idle_s = idle.as_secs().max(0).unsigned_abs();
+            Some(u64::from(node.gpus?).saturating_mul(idle_s))
         }
     }
 }

@@ -96,6 +96,20 @@ pub async fn end(
     Ok(done.rows_affected() == 1)
 }
 
+/// Takes back the end of an alert that fires again with the same begin: monitoring has lost and found the
+/// alert. `false`: the alert is unknown or has no end.
+pub async fn reopen(conn: &mut PgConnection, alert: NewAlert<'_>) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE alerts SET ended_at = NULL WHERE node_id = $1 AND fingerprint = $2 AND starts_at = $3 AND ended_at IS NOT NULL",
+        alert.node as NodeId,
+        alert.fingerprint,
+        alert.starts_at.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
 /// An alert that fires on nodes of a rollout.
 #[derive(Clone, Debug)]
 pub struct FiringAlert {

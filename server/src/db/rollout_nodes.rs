@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_api::operations::OperationState;
-use muster_core::ids::{ClaimId, NodeId, OperationId, RevisionId, RolloutId};
+use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId, RevisionId, RolloutId};
 use muster_core::lifecycle::state::{Action, State};
 use muster_core::rollout::Mark;
 use sqlx::PgConnection;
@@ -50,6 +50,10 @@ pub struct NodeRow {
     pub site: String,
     pub rack: Option<String>,
     pub labels: Labels,
+    /// Number of GPUs, as the hardware profile says; `None` without a profile.
+    pub gpus: Option<String>,
+    /// Start of the time without jobs, for a node that waits or drains.
+    pub idle_since: Option<jiff_sqlx::Timestamp>,
 }
 
 /// Adds the claims of the rollout's pool that have no mark yet, and removes the nodes that left. A
@@ -103,12 +107,13 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
                   c.state = 'bound' AND c.node_id = r.node_id AS "is_member!", assigned.number AS "assigned?", running.number AS "running?", c.hold,
                   n.state, n.entered_at, n.reason AS state_reason, n.wish AS "action: Action", n.operation_id AS "node_operation: OperationId",
                   open.kind AS "open_operation?", attempt.state AS "attempt?", attempt.created_at AS "attempted_at?", n.protected, n.adopted,
-                  site.name AS site, rack.name AS "rack?", n.labels AS "labels: Labels"
+                  site.name AS site, rack.name AS "rack?", n.labels AS "labels: Labels", 
+                  CASE WHEN profile.id IS NOT NULL THEN COALESCE(profile.spec #>> '{gpus,count}', '0') END AS "gpus?", r.idle_since
            FROM rollout_nodes r JOIN nodes n ON n.id = r.node_id JOIN claims c ON c.id = r.claim_id JOIN objects site ON site.id = n.site_id
                 LEFT JOIN pool_revisions assigned ON assigned.id = c.assigned_id LEFT JOIN pool_revisions running ON running.id = c.running_id
                 LEFT JOIN operations open ON open.id = n.operation_id AND open.finished_at IS NULL
                 LEFT JOIN operations attempt ON attempt.id = r.operation_id
-                LEFT JOIN objects rack ON rack.id = n.rack_id
+                LEFT JOIN objects rack ON rack.id = n.rack_id LEFT JOIN objects profile ON profile.id = n.profile_id
            WHERE r.rollout_id = $1 ORDER BY n.name"#,
         id as RolloutId
     )
@@ -156,7 +161,9 @@ pub async fn set_mark(
         "UPDATE rollout_nodes SET mark = $3, since = $4, reason_code = $5, reason = $6, changed = $7, deferred_until = $8,
                 wrong = CASE WHEN $9::text IS NULL THEN wrong ELSE wrong || $9::text END, operation_id = COALESCE($10, operation_id),
                 failed_before = failed_before OR $3 = 'failed',
-                taken_at = CASE WHEN $3 = 'changing' THEN COALESCE(taken_at, $4) WHEN $3 IN ('not_begun', 'waiting', 'skipped') THEN NULL ELSE taken_at END
+                taken_at = CASE WHEN $3 = 'changing' THEN COALESCE(taken_at, $4) WHEN $3 = 'skipped' OR $3 IN ('not_begun', 'waiting') AND NOT failed_before AND wrong = '{}' THEN NULL ELSE taken_at END,
+                idle_since = CASE WHEN $3 IN ('waiting', 'changing') AND NOT EXISTS (SELECT FROM scheduler_jobs j WHERE j.node_id = $2)
+                             THEN COALESCE(CASE WHEN mark IN ('waiting', 'changing') THEN idle_since END, $4) END
          WHERE rollout_id = $1 AND node_id = $2",
         new.rollout as RolloutId,
         new.node as NodeId,
@@ -168,6 +175,35 @@ pub async fn set_mark(
         new.deferred_until.map(|until| until.to_sqlx()) as _,
         new.wrong,
         new.operation as Option<OperationId>,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Compares the idle times of waiting and draining nodes with the jobs of a cluster. After a time
+/// without looks the idle times begin anew: jobs may have run. Rows that a tick changes now are
+/// left for the next look.
+pub async fn follow_jobs(
+    conn: &mut PgConnection,
+    cluster: ObjectId,
+    watched: bool,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "WITH due AS (
+             SELECT r.rollout_id, r.node_id, j.node_id IS NOT NULL AS busy
+             FROM objects cluster JOIN objects pool ON pool.kind = 'pool' AND pool.spec ->> 'cluster' = cluster.name
+                  JOIN rollouts o ON o.pool_id = pool.id AND o.started_at IS NOT NULL AND o.ended_at IS NULL
+                  JOIN rollout_nodes r ON r.rollout_id = o.id AND r.mark IN ('waiting', 'changing')
+                  LEFT JOIN scheduler_jobs j ON j.node_id = r.node_id AND j.cluster_id = cluster.id
+             WHERE cluster.id = $1 AND ((r.idle_since IS NULL) <> (j.node_id IS NOT NULL) OR NOT $3 AND j.node_id IS NULL)
+             FOR UPDATE OF r SKIP LOCKED)
+         UPDATE rollout_nodes r SET idle_since = CASE WHEN due.busy THEN NULL ELSE $2::timestamptz END
+         FROM due WHERE r.rollout_id = due.rollout_id AND r.node_id = due.node_id",
+        cluster as ObjectId,
+        now.to_sqlx() as _,
+        watched,
     )
     .execute(conn)
     .await?;

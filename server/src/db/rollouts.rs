@@ -26,6 +26,8 @@ pub struct RolloutRow {
     pub expires_at: Timestamp,
     pub planned: i32,
     pub promoted: bool,
+    /// Number of the revision of the superseded rollout.
+    pub supersedes: Option<i32>,
     pub failed_and_left: i32,
     pub halt: Option<Json<HaltReason>>,
     pub stalled_since: Option<jiff_sqlx::Timestamp>,
@@ -95,7 +97,13 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<RolloutRo
         RolloutRow,
         r#"SELECT r.id AS "id: RolloutId", r.name, r.pool_id AS "pool: ObjectId", pool.name AS pool_name, r.target_id AS "target: RevisionId",
                   target.number, r.policy AS "policy: Json<RolloutPolicy>", r.state AS "state: RolloutState", r.digest, r.expires_at, r.planned, r.promoted,
-                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.created_at, r.started_at, r.since, r.ended_at
+                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.created_at, r.started_at, r.since, r.ended_at,
+                  -- The start of a rollout ends the superseded one at the same time. A plan is to supersede the open rollout.
+                  (SELECT bad.number FROM rollouts s JOIN pool_revisions bad ON bad.id = s.target_id
+                   WHERE s.pool_id = r.pool_id AND s.id <> r.id
+                         AND CASE WHEN r.state = 'planned' THEN s.state IN ('running', 'halted')
+                                  ELSE s.state = 'superseded' AND s.ended_at = r.started_at END
+                   ORDER BY s.created_at DESC, s.id DESC LIMIT 1) AS supersedes
            FROM rollouts r JOIN objects pool ON pool.id = r.pool_id JOIN pool_revisions target ON target.id = r.target_id
            WHERE r.name = $1 OR r.id = $2"#,
         key,
@@ -118,7 +126,13 @@ pub async fn list(
         RolloutRow,
         r#"SELECT r.id AS "id: RolloutId", r.name, r.pool_id AS "pool: ObjectId", pool.name AS pool_name, r.target_id AS "target: RevisionId",
                   target.number, r.policy AS "policy: Json<RolloutPolicy>", r.state AS "state: RolloutState", r.digest, r.expires_at, r.planned, r.promoted,
-                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.created_at, r.started_at, r.since, r.ended_at
+                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.created_at, r.started_at, r.since, r.ended_at,
+                  -- The start of a rollout ends the superseded one at the same time. A plan is to supersede the open rollout.
+                  (SELECT bad.number FROM rollouts s JOIN pool_revisions bad ON bad.id = s.target_id
+                   WHERE s.pool_id = r.pool_id AND s.id <> r.id
+                         AND CASE WHEN r.state = 'planned' THEN s.state IN ('running', 'halted')
+                                  ELSE s.state = 'superseded' AND s.ended_at = r.started_at END
+                   ORDER BY s.created_at DESC, s.id DESC LIMIT 1) AS supersedes
            FROM rollouts r JOIN objects pool ON pool.id = r.pool_id JOIN pool_revisions target ON target.id = r.target_id
            WHERE $1::uuid IS NULL OR r.pool_id = $1 ORDER BY r.created_at DESC, r.id DESC LIMIT $2"#,
         pool as Option<ObjectId>,

@@ -34,19 +34,21 @@ pub struct NodeJobs {
 }
 
 /// Replaces the jobs of a cluster's nodes by those of a look. Nodes missing in `nodes` have no job.
-/// Unchanged rows are not written.
+/// Unchanged rows are not written. Returns the time of the look before.
 pub async fn replace(
     conn: &mut PgConnection,
     cluster: ObjectId,
     nodes: &[NodeJobs],
     now: Timestamp,
-) -> Result<(), Error> {
-    sqlx::query!(
-        "INSERT INTO scheduler_looks (cluster_id, seen_at) VALUES ($1, $2) ON CONFLICT (cluster_id) DO UPDATE SET seen_at = $2",
+) -> Result<Option<Timestamp>, Error> {
+    let before = sqlx::query_scalar!(
+        r#"WITH before AS (SELECT seen_at FROM scheduler_looks WHERE cluster_id = $1)
+           INSERT INTO scheduler_looks (cluster_id, seen_at) VALUES ($1, $2) ON CONFLICT (cluster_id) DO UPDATE SET seen_at = $2
+           RETURNING (SELECT seen_at FROM before) AS "before: jiff_sqlx::Timestamp""#,
         cluster as ObjectId,
         now.to_sqlx() as _,
     )
-    .execute(&mut *conn)
+    .fetch_one(&mut *conn)
     .await?;
     let ids: Vec<Uuid> = nodes.iter().map(|node| node.node.0).collect();
     let jobs: Vec<Json<&[KeptJob]>> = nodes.iter().map(|node| Json(&node.jobs[..])).collect();
@@ -64,7 +66,7 @@ pub async fn replace(
     )
     .execute(conn)
     .await?;
-    Ok(())
+    Ok(before.map(|at| at.to_jiff()))
 }
 
 /// The cluster of a pool.

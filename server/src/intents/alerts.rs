@@ -203,8 +203,10 @@ async fn handle_firing(
     let now = app.clock.now();
     let key = alert_key(node, alert);
     let before = db::alerts::find(conn, key).await?;
-    // A refused alert is tried again. Every other outcome is final.
-    if before.is_some_and(|became| became != AlertOutcome::Refused) {
+    let again = db::alerts::reopen(conn, key).await?;
+    // A refused alert is tried again, and so is an alert that fires after its end. Every other outcome
+    // is final.
+    if !again && before.is_some_and(|became| became != AlertOutcome::Refused) {
         return Ok(Became::only(AlertOutcome::Known));
     }
     let text = describe_alert(alert);
@@ -221,7 +223,7 @@ async fn handle_firing(
         _ => "alert.firing",
     };
     db::alerts::set(conn, key, became.outcome, now).await?;
-    if before != Some(became.outcome) {
+    if again || before != Some(became.outcome) {
         let because = became
             .because
             .as_deref()

@@ -292,6 +292,8 @@ fn describe(rollout: &Rollout) -> Vec<String> {
             because.unwrap_or_default()
         )
     }));
+    let losses = rollout.now.as_ref().and_then(|now| now.losses.as_ref());
+    lines.extend(losses.map(|losses| losses.sentence.clone()));
     let windows = rollout.now.iter().flat_map(|now| &now.windows);
     lines.extend(windows.map(describe_window));
     lines.extend(describe_waves(rollout));

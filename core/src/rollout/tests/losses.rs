@@ -55,6 +55,24 @@ fn a_node_that_runs_jobs_while_waiting_loses_none() {
 }
 
 #[test]
+fn a_waiting_node_loses_no_time_outside_the_windows_and_none_to_another_drain() {
+    let closed = Fleet {
+        nodes: vec![idle(Stage::Waiting), idle(Stage::Changing(Change::Drained))],
+        closed: vec![Period {
+            start: start() + minutes(10),
+            end: start() + minutes(50),
+        }],
+        ..fleet(0)
+    };
+    let losses = count_losses(&closed, start() + minutes(60));
+    let each: Vec<_> = losses.nodes.iter().map(|loss| loss.gpu_seconds).collect();
+    assert_eq!(each, [Some(8 * 20 * 60); 2]);
+    let mut drained = idle(Stage::Waiting);
+    drained.member.others_drain = Some("NHC: fan 3".to_owned());
+    assert_eq!(lost(drained), None);
+}
+
+#[test]
 fn an_unknown_loss_is_reported_as_unknown() {
     let unseen = Node {
         jobs: Jobs::Unknown,
@@ -67,6 +85,19 @@ fn an_unknown_loss_is_reported_as_unknown() {
     assert_eq!(
         (lost(unseen.clone()), lost(unmarked)),
         (Some(None), Some(None))
+    );
+    let [uncounted, without] = [None, Some(0)].map(|gpus| Node {
+        gpus,
+        ..idle(Stage::Waiting)
+    });
+    let unseen_without = Node {
+        gpus: Some(0),
+        ..unseen.clone()
+    };
+    assert_eq!(lost(uncounted), Some(None));
+    assert_eq!(
+        (lost(without), lost(unseen_without)),
+        (Some(Some(0)), Some(Some(0)))
     );
     let mut fleet = Fleet {
         nodes: vec![

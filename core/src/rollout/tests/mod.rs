@@ -54,7 +54,7 @@ fn node(number: usize) -> Node {
         wrong: Vec::new(),
         failed_before: false,
         requeue_agreed: false,
-        gpus: 8,
+        gpus: Some(8),
         idle_since: None,
         announced_for: None,
         notified: BTreeSet::new(),

@@ -18,6 +18,7 @@ use crate::db::scheduler::ClusterRow;
 use crate::db::scheduler_jobs::{KEPT, KeptJob, NodeJobs};
 use crate::error::Error;
 use crate::http::extract::Json;
+use crate::intents::rollouts::jobs::FRESH;
 use crate::intents::rollouts::windows::Windows;
 
 /// The longest stored id, user and state, in characters.
@@ -104,7 +105,9 @@ async fn keep_jobs(
         .into_iter()
         .map(|(node, jobs)| keep_last(node, jobs))
         .collect();
-    db::scheduler_jobs::replace(conn, cluster.id, &nodes, now).await
+    let before = db::scheduler_jobs::replace(conn, cluster.id, &nodes, now).await?;
+    let watched = before.is_some_and(|before| now.duration_since(before) <= FRESH);
+    db::rollout_nodes::follow_jobs(conn, cluster.id, watched, now).await
 }
 
 /// Keeps the jobs that end last. A job without an end is the last.

@@ -126,7 +126,7 @@ async fn judge(
             .await?;
             Ok(true)
         }
-        Verdict::Stalled { cause, since } if stalled != Some(*since) => {
+        Verdict::Stalled { cause, since } if stalled.is_none_or(|before| *since > before) => {
             db::rollouts::set_stalled(conn, rollout.id, Some(*since)).await?;
             // Readers of the event may be no readers of the node with the job.
             let cause = cause.without_holders();

@@ -75,7 +75,7 @@ pub(crate) async fn load(
         .fold(since, Timestamp::min);
     let fleet = Fleet {
         target: number(rollout.number),
-        supersedes: None,
+        supersedes: rollout.supersedes.map(number),
         control: control(rollout),
         promoted: rollout.promoted,
         planned: u32::try_from(rollout.planned).unwrap_or_default(),
@@ -239,8 +239,8 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
         wrong: row.wrong.clone(),
         failed_before: row.failed_before,
         requeue_agreed: false,
-        gpus: 0,
-        idle_since: None,
+        gpus: row.gpus.as_deref().and_then(|count| count.parse().ok()),
+        idle_since: row.idle_since.map(|at| at.to_jiff()),
         announced_for: None,
         notified: BTreeSet::new(),
         condition: Condition {

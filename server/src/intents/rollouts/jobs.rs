@@ -13,7 +13,7 @@ use crate::db::scheduler_jobs::{self, KeptJob};
 use crate::error::Error;
 
 /// Jobs seen longer ago are unknown. An agent looks every minute.
-const FRESH: SignedDuration = SignedDuration::from_mins(3);
+pub(crate) const FRESH: SignedDuration = SignedDuration::from_mins(3);
 
 /// The jobs on the nodes of a pool.
 #[derive(Debug)]

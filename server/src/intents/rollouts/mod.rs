@@ -6,7 +6,7 @@ mod advance; // A tick of every open rollout
 mod control; // Start, halt, resume, promote, skip and retry
 mod execute; // Actions of a plan, each in a transaction of its own
 mod fleet; // The facts of a rollout
-mod jobs; // Jobs on the nodes of a pool
+pub(crate) mod jobs; // Jobs on the nodes of a pool
 mod plan; // A planned rollout, with the digest that a person confirms
 mod signals; // Alerts that halt a rollout
 pub(crate) mod view; // Rollouts as returned to readers

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use muster_api::rollouts::{
-    Rollout, RolloutEstimate, RolloutNode, RolloutNow, RolloutReason, RolloutState,
+    Rollout, RolloutEstimate, RolloutLosses, RolloutNode, RolloutNow, RolloutReason, RolloutState,
 };
 use muster_core::ids::{NodeId, ObjectId, RolloutId};
-use muster_core::rollout::{Eta, Placement, Plan, Rule, estimate_within, number_waves, plan};
+use muster_core::rollout::{
+    Eta, Losses, Placement, Plan, Rule, count_losses, estimate_within, number_waves, plan,
+};
 use sqlx::PgConnection;
 
 use super::fleet::{self, Loaded};
@@ -106,7 +108,10 @@ async fn render(
     let nodes = planned
         .as_ref()
         .filter(|_| with_nodes)
-        .map(|(loaded, planned)| render_nodes(actor, &row, loaded, planned));
+        .map(|(loaded, planned)| {
+            let losses = count_losses(&loaded.fleet, now);
+            render_nodes(actor, &row, loaded, planned, &losses)
+        });
     let estimated = loaded
         .as_ref()
         .filter(|_| is_open && parts == Parts::Estimate)
@@ -115,6 +120,7 @@ async fn render(
         .filter(|_| is_open)
         .map(|(loaded, planned)| RolloutNow {
             windows: loaded.windows.describe(now),
+            losses: render_losses(&count_losses(&loaded.fleet, now)),
             ..render_now(planned)
         });
     let marks = db::rollout_nodes::count_marks(conn, row.id).await?;
@@ -157,7 +163,17 @@ fn render_now(planned: Plan) -> RolloutNow {
         most_changing: planned.concurrency.max,
         bound_by: planned.concurrency.bound_by.as_ref().map(describe),
         windows: Vec::new(),
+        losses: None,
     }
+}
+
+fn render_losses(losses: &Losses) -> Option<RolloutLosses> {
+    // A pool without GPUs loses none.
+    (losses.gpu_seconds > 0 || losses.unknown > 0).then(|| RolloutLosses {
+        gpu_seconds: losses.gpu_seconds,
+        unknown: losses.unknown,
+        sentence: losses.to_string(),
+    })
 }
 
 /// Estimates the end of an open rollout. A plan is estimated as started now. The sentences name no
@@ -201,7 +217,13 @@ fn render_nodes(
     rollout: &RolloutRow,
     loaded: &Loaded,
     planned: &Plan,
+    losses: &Losses,
 ) -> Vec<RolloutNode> {
+    let lost: BTreeMap<NodeId, u64> = losses
+        .nodes
+        .iter()
+        .filter_map(|loss| Some((loss.node, loss.gpu_seconds?)))
+        .collect();
     let placements: BTreeMap<NodeId, &Placement> = planned
         .placements
         .iter()
@@ -232,6 +254,7 @@ fn render_nodes(
             overdue: placements
                 .get(&row.node)
                 .is_some_and(|placement| is_begun && placement.is_overdue),
+            lost_gpu_seconds: lost.get(&row.node).copied(),
             last: row
                 .reason_code
                 .clone()

@@ -110,6 +110,8 @@ struct Facts {
     visit_by: Option<Moment>,
     /// `3 nodes are late`. Empty while every node may end in time.
     late: String,
+    /// `12.0 GPU-hours lost by waiting`. Empty without a loss.
+    losses: String,
 }
 
 /// A maintenance window.
@@ -355,6 +357,10 @@ fn render_facts(rollout: &Rollout, now: Timestamp) -> Facts {
             .collect(),
         visit_by: rollout.policy.visit_by.map(|by| format::moment(by, now)),
         late: tell_late(rollout),
+        losses: seen
+            .and_then(|seen| seen.losses.as_ref())
+            .map(|losses| losses.sentence.clone())
+            .unwrap_or_default(),
     }
 }
 

@@ -133,6 +133,7 @@ mod tests {
             why: None,
             last: None,
             overdue: false,
+            lost_gpu_seconds: None,
         }
     }
 
