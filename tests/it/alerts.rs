@@ -258,3 +258,30 @@ async fn what_may_not_be_taken_out_stays_and_is_tried_again() {
     assert_eq!(world.state("n1").await, "quarantined");
     world.check().await;
 }
+
+/// Monitoring was away, and the same alerts end and fire again. A person may have decided in between.
+#[tokio::test]
+async fn an_alert_that_fires_again_judges_no_node_again() {
+    let mut world = in_service(4).await;
+    let asks = |node: &str| alert(node, node, json!({ "muster": "quarantine" }));
+    let three = group(["n1", "n2", "n3"].map(asks).to_vec());
+    let heard = world.admin.post("/v1/alerts", &three).await.expect(200);
+    assert_eq!(
+        outcomes(&heard.body),
+        ["quarantined", "quarantined", "held_back"]
+    );
+    world.settle().await;
+    world.advance(3601);
+    let mut ended = three.clone();
+    for alert in ended["alerts"].as_array_mut().unwrap() {
+        alert["status"] = json!("resolved");
+    }
+    world.admin.post("/v1/alerts", &ended).await.expect(200);
+    let before = told(&world, "alert.firing").await;
+    let again = world.admin.post("/v1/alerts", &three).await.expect(200);
+    assert_eq!(outcomes(&again.body), ["known"; 3]);
+    assert_eq!(told(&world, "alert.firing").await, before + 3);
+    world.settle().await;
+    assert_eq!(world.state("n3").await, "in_service");
+    world.check().await;
+}

@@ -292,5 +292,5 @@ async fn gpu_time_lost_by_waiting_is_counted() {
     world.advance(120);
     assert_eq!(losses(&world).await, 8 * 120);
     world.advance(3600);
-    assert_eq!(losses(&world).await, 0, "nobody saw the jobs of this hour");
+    assert_eq!(losses(&world).await, 0, "the count begins anew after a gap");
 }

@@ -377,7 +377,7 @@ async fn reported_stalls(world: &World) -> i64 {
         .unwrap()
 }
 
-/// The node that made progress last leaves: the stall seems to be older, and is the same.
+/// A stall with an earlier begin, as after the newest node has left. The test moves the times back.
 #[tokio::test]
 async fn a_stall_that_seems_older_is_not_reported_again() {
     let mut world = serving(1, json!("100%")).await;

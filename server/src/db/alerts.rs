@@ -96,8 +96,8 @@ pub async fn end(
     Ok(done.rows_affected() == 1)
 }
 
-/// Takes back the end of an alert that fires again with the same begin: monitoring has lost and found the
-/// alert. `false`: the alert is unknown or has no end.
+/// Takes back the end of an alert that fires again with the same begin: monitoring was away. `false`:
+/// the alert is unknown or has no end.
 pub async fn reopen(conn: &mut PgConnection, alert: NewAlert<'_>) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE alerts SET ended_at = NULL WHERE node_id = $1 AND fingerprint = $2 AND starts_at = $3 AND ended_at IS NOT NULL",

@@ -204,9 +204,13 @@ async fn handle_firing(
     let key = alert_key(node, alert);
     let before = db::alerts::find(conn, key).await?;
     let again = db::alerts::reopen(conn, key).await?;
-    // A refused alert is tried again, and so is an alert that fires after its end. Every other outcome
-    // is final.
-    if !again && before.is_some_and(|became| became != AlertOutcome::Refused) {
+    // A refused alert is tried again. Every other outcome is final, also for an alert that fires after
+    // its end: a second Alertmanager may send a begin late, and a person may have returned the node.
+    if before.is_some_and(|became| became != AlertOutcome::Refused) {
+        if again {
+            let summary = format!("{}: alert {} fires again", node.name, key.name);
+            record(conn, actor, now, "alert.firing", summary, node, alert).await?;
+        }
         return Ok(Became::only(AlertOutcome::Known));
     }
     let text = describe_alert(alert);

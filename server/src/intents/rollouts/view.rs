@@ -168,7 +168,7 @@ fn render_now(planned: Plan) -> RolloutNow {
 }
 
 fn render_losses(losses: &Losses) -> Option<RolloutLosses> {
-    // A pool without GPUs loses none.
+    // Absent without a loss.
     (losses.gpu_seconds > 0 || losses.unknown > 0).then(|| RolloutLosses {
         gpu_seconds: losses.gpu_seconds,
         unknown: losses.unknown,

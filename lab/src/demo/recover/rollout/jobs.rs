@@ -52,7 +52,7 @@ pub(super) async fn keep_running(
         let listed = slurm
             .run("sinfo", &["-h", "-n", left_out, "-o", "%N"])
             .await;
-        if listed.is_ok_and(|names| !names.trim().is_empty()) {
+        if !listed.is_ok_and(|names| names.trim().is_empty()) {
             job.args(["-x", left_out]);
         }
         job.args(["sh", "-c", &script]);
