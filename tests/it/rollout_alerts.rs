@@ -32,6 +32,13 @@ async fn post_labelled(world: &World, labels: Value, began: Timestamp, status: &
     world.admin.post("/v1/alerts", &body).await.expect(200).body
 }
 
+/// The policy, halted by an alert of the name.
+fn watched(alert: &str) -> Value {
+    let mut policy = policy();
+    policy["halt_when"] = json!([{ "alert": alert }]);
+    policy
+}
+
 async fn tick(world: &World, name: &str) -> Value {
     rollouts::round(&world.server.app).await.unwrap();
     show(world, name).await
@@ -52,9 +59,7 @@ async fn until_one_is_done(world: &mut World, name: &str) {
 #[tokio::test]
 async fn an_alert_on_a_taken_node_halts_the_rollout() {
     let mut world = serving(3, json!("100%")).await;
-    let mut watched = policy();
-    watched["halt_when"] = json!([{ "alert": "FabricErrors" }]);
-    let name = start(&world, 2, &watched).await;
+    let name = start(&world, 2, &watched("FabricErrors")).await;
     let before = world.server.app.clock.now();
     world.advance(60);
     until_one_is_done(&mut world, &name).await;
@@ -131,9 +136,7 @@ async fn an_alert_that_arrives_after_a_retry_halts_the_rollout() {
     for node in ["n1", "n2"] {
         world.fail(node, "converge", false, 1);
     }
-    let mut watched = policy();
-    watched["halt_when"] = json!([{ "alert": "FabricErrors" }]);
-    let name = start(&world, 2, &watched).await;
+    let name = start(&world, 2, &watched("FabricErrors")).await;
     until_one_changes(&mut world, &name).await;
     let canary = taken(&world).await[0].clone();
     world.advance(2);
@@ -154,9 +157,7 @@ async fn an_alert_that_arrives_after_a_retry_halts_the_rollout() {
 #[tokio::test]
 async fn an_alert_on_a_node_given_back_does_not_count() {
     let mut world = serving(1, json!("100%")).await;
-    let mut watched = policy();
-    watched["halt_when"] = json!([{ "alert": "FabricErrors" }]);
-    let name = start(&world, 2, &watched).await;
+    let name = start(&world, 2, &watched("FabricErrors")).await;
     until_one_changes(&mut world, &name).await;
     world.advance(2);
     let now = world.server.app.clock.now();
@@ -172,9 +173,7 @@ async fn an_alert_on_a_node_given_back_does_not_count() {
 #[tokio::test]
 async fn a_refused_alert_that_fires_again_halts_the_rollout() {
     let mut world = serving(1, json!("100%")).await;
-    let mut watched = policy();
-    watched["halt_when"] = json!([{ "alert": "GpuXid79" }]);
-    let name = start(&world, 2, &watched).await;
+    let name = start(&world, 2, &watched("GpuXid79")).await;
     until_one_changes(&mut world, &name).await;
     for _ in 0..100 {
         if world.state("n1").await == "installing" {
@@ -199,8 +198,7 @@ async fn a_refused_alert_that_fires_again_halts_the_rollout() {
 #[tokio::test]
 async fn an_alert_stands_over_a_persons_retry() {
     let mut world = serving(2, json!("100%")).await;
-    let mut watched = policy();
-    watched["halt_when"] = json!([{ "alert": "FabricErrors" }]);
+    let mut watched = watched("FabricErrors");
     watched["failure_budget"] = json!({ "count": 2 });
     watched["canary"] = Value::Null;
     // The rollout goes on: a job without an end keeps the other node.

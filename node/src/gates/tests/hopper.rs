@@ -1,4 +1,4 @@
-//! Recordings of a real H100 and H200, judged by the shipped gates. Some tests change one value.
+//! Recordings of a real H100 and H200, judged by the shipped gates. A test may change one value.
 
 use muster_core::facts::Facts;
 use muster_core::gates::{
@@ -22,8 +22,7 @@ fn one_gpu(name: &str) -> HardwareProfile {
     profile
 }
 
-/// The gate's result on an H200 for an answer of its tool. An unreadable answer is an error with
-/// the reason.
+/// Judges an answer of the gate's tool on an H200. An unreadable answer is an error with the reason.
 fn judge(gate: &Gate, exit: i32, text: &str) -> Result<Assessment, String> {
     judge_by(&one_gpu(H200), gate, exit, text)
 }
@@ -75,7 +74,7 @@ fn a_gpu_of_another_model_is_told_apart() {
     );
 }
 
-/// Every required gate that reads `nvidia-smi -q -x` passes, but for the fabric.
+/// Every required gate of `nvidia-smi -q -x` passes, but for the fabric.
 fn passes(profile: &HardwareProfile, text: &str) {
     let mut judged = 0;
     for name in ["admit", "sweep", "deep"] {
