@@ -105,13 +105,14 @@ async fn render(
         let planned = plan(&row.policy, &loaded.fleet, now);
         (loaded, planned)
     });
+    let losses = loaded
+        .as_ref()
+        .map(|loaded| count_losses(&loaded.fleet, now));
     let nodes = planned
         .as_ref()
+        .zip(losses.as_ref())
         .filter(|_| with_nodes)
-        .map(|(loaded, planned)| {
-            let losses = count_losses(&loaded.fleet, now);
-            render_nodes(actor, &row, loaded, planned, &losses)
-        });
+        .map(|((loaded, planned), losses)| render_nodes(actor, &row, loaded, planned, losses));
     let estimated = loaded
         .as_ref()
         .filter(|_| is_open && parts == Parts::Estimate)
@@ -120,7 +121,7 @@ async fn render(
         .filter(|_| is_open)
         .map(|(loaded, planned)| RolloutNow {
             windows: loaded.windows.describe(now),
-            losses: render_losses(&count_losses(&loaded.fleet, now)),
+            losses: losses.as_ref().and_then(render_losses),
             ..render_now(planned)
         });
     let marks = db::rollout_nodes::count_marks(conn, row.id).await?;
