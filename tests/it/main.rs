@@ -54,6 +54,7 @@ mod restores; // A database restored from a backup
 mod revisions; // Revisions of a pool, and the time at which a change reaches nodes
 mod rollout_adjust; // Changes to the policy of an open rollout
 mod rollout_alerts; // An alert on a node that a rollout has taken halts the rollout
+mod rollout_back; // Rollouts to the former revision, and nodes out of service
 mod rollout_guards; // Changes between the plan of a tick and the acts, and members that come and go
 mod rollout_jobs; // Rollouts and the jobs of nodes
 mod rollout_pages; // The console of rollouts

@@ -105,7 +105,8 @@ pub(crate) async fn until_one_changes(world: &mut World, rollout: &str) {
     panic!("no node changes");
 }
 
-async fn running(world: &World, node: &str) -> Option<i64> {
+/// The revision that a node runs.
+pub(crate) async fn running(world: &World, node: &str) -> Option<i64> {
     let path = format!("/v1/claims/c-{node}");
     let claim = world.admin.get(&path).await.expect(200).body;
     claim["status"]["running_revision"].as_i64()
@@ -196,10 +197,11 @@ async fn a_failed_node_halts_the_rollout_and_the_rollback_needs_no_health() {
     steer(&world, "gpu-2", "start", body).await.expect(200);
     settle(&mut world).await;
     assert_eq!(show(&world, &name).await["state"], "superseded");
-    for node in ["n1", "n2", "n4"] {
+    for node in ["n1", "n2", "n3", "n4"] {
         assert_eq!(running(&world, node).await, Some(1), "{node}");
         assert_eq!(world.state(node).await, "in_service");
     }
+    assert_eq!(show(&world, "gpu-2").await["state"], "done");
     world.check().await;
 }
 

@@ -1,10 +1,11 @@
-//! Actions requested by a person on a node at rest: power, gates without effect on the node's
-//! state, and the BMC password. No user job is lost.
+//! Actions requested on a node at rest: power, gates without effect on the node's state, the BMC
+//! password, and a converge. No user job is lost.
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, on_the_spot};
+use super::decision::{Decision, Effect, Move, leave_cluster, on_the_spot};
 use super::snapshot::Snapshot;
+use super::state::State;
 use super::steps::Step;
 use crate::gates::Verdict;
 
@@ -41,6 +42,16 @@ pub(super) fn rotate_bmc(node: &Snapshot, now: Timestamp) -> Decision {
                 .map(|person| Decision::Refused(format!("the node has no BMC: ask {person}")))
         })
         .unwrap_or_else(|| on_the_spot(node, now, &[Step::RotateBmc], answers))
+}
+
+/// Installs the stack of the claim's revision, and then runs the gates. Refused without a system of
+/// the claim.
+pub(super) fn converge(node: &Snapshot, now: Timestamp) -> Decision {
+    if !node.holds_its_system() {
+        return Decision::Refused("the disks hold no system of a claim: reinstall the node".into());
+    }
+    let moved = Move::to(State::Installing).as_requested(node);
+    leave_cluster(node, now, moved.with(Effect::ForgetLive))
 }
 
 /// Runs gates in the node's installed system if present. Otherwise gates run in the live image, and

@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 
+use super::asked;
 use super::decision::{Decision, Effect, Move, leave_cluster, rest};
 use super::snapshot::Snapshot;
 use super::state::{Action, Purpose, State};
@@ -65,6 +66,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Action::Converge) if node.holds_its_system() => {
             drained(State::Installing, Purpose::Upgrade)
         }
+        Some(Action::Converge) => asked::converge(node, now),
         Some(Action::Reinstall) if node.claim == Some(ClaimState::Bound) => {
             drained(State::Imaging, Purpose::Reinstall)
         }

@@ -34,13 +34,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Action::PowerCycle) => asked::power_cycle(node, now),
         Some(Action::RotateBmc) => asked::rotate_bmc(node, now),
         Some(Action::RunGates) => asked::run_gates(node, now),
-        Some(Action::Converge) if node.holds_its_system() => leave_cluster(
-            node,
-            now,
-            Move::to(State::Installing)
-                .as_requested(node)
-                .with(Effect::ForgetLive),
-        ),
+        Some(Action::Converge) => asked::converge(node, now),
         Some(Action::Reinstall) if node.claim == Some(ClaimState::Bound) => leave_cluster(
             node,
             now,

@@ -36,6 +36,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             };
             Decision::Advance(Move::to(to).as_requested(node).with(Effect::ForgetLive))
         }
+        Some(Action::Converge) => asked::converge(node, now),
         Some(Action::Wipe) if node.claim.is_none() => {
             Decision::Advance(Move::to(State::Wiping).as_requested(node))
         }

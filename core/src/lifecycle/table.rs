@@ -42,7 +42,7 @@ pub fn targets(from: State) -> &'static [State] {
             Failed,
         ],
         Repairing => &[Validating, Imaging, Quarantined, Wiping],
-        Quarantined => &[Validating, Inspecting, Wiping, Retired],
+        Quarantined => &[Validating, Installing, Inspecting, Wiping, Retired],
         Failed => &[
             Inspecting,
             Imaging,
@@ -124,7 +124,9 @@ pub fn states_for(action: Action) -> &'static [State] {
         // States without user jobs. A claimable node stays off, because a claim powers the node on.
         Action::PowerOn | Action::PowerCycle => &[Quarantined, Maintenance],
         Action::PowerOff | Action::RunGates => &[Available, Quarantined, Maintenance],
-        Action::Converge | Action::Reinstall => &[InService, Failed, Maintenance],
+        // The gates run afterwards, so a node in quarantine does not pass them by.
+        Action::Converge => &[InService, Failed, Maintenance, Quarantined],
+        Action::Reinstall => &[InService, Failed, Maintenance],
         // States without other traffic to the BMC.
         Action::RotateBmc => &[Available, InService, Quarantined, Maintenance],
     }

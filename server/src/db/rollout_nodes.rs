@@ -54,6 +54,9 @@ pub struct NodeRow {
     pub gpus: Option<String>,
     /// Start of the time without jobs, for a node that waits or drains.
     pub idle_since: Option<jiff_sqlx::Timestamp>,
+    /// The node failed in another rollout, on the assigned revision, and no request has put it into
+    /// quarantine since.
+    pub failed_on_assigned: bool,
 }
 
 /// Adds the claims of the rollout's pool that have no mark yet, and removes the nodes that left. A
@@ -107,8 +110,15 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
                   c.state = 'bound' AND c.node_id = r.node_id AS "is_member!", assigned.number AS "assigned?", running.number AS "running?", c.hold,
                   n.state, n.entered_at, n.reason AS state_reason, n.wish AS "action: Action", n.operation_id AS "node_operation: OperationId",
                   open.kind AS "open_operation?", attempt.state AS "attempt?", attempt.created_at AS "attempted_at?", n.protected, n.adopted,
-                  site.name AS site, rack.name AS "rack?", n.labels AS "labels: Labels", 
-                  CASE WHEN profile.id IS NOT NULL THEN COALESCE(profile.spec #>> '{gpus,count}', '0') END AS "gpus?", r.idle_since
+                  site.name AS site, rack.name AS "rack?", n.labels AS "labels: Labels",
+                  CASE WHEN profile.id IS NOT NULL THEN COALESCE(profile.spec #>> '{gpus,count}', '0') END AS "gpus?", r.idle_since,
+                  n.state IN ('failed', 'quarantined') AND EXISTS (
+                          SELECT FROM rollout_nodes f JOIN rollouts o ON o.id = f.rollout_id
+                          WHERE f.node_id = r.node_id AND f.claim_id = r.claim_id AND f.rollout_id <> r.rollout_id AND f.mark = 'failed'
+                                AND o.target_id = c.assigned_id)
+                      AND NOT EXISTS (
+                          SELECT FROM operations q WHERE q.node_id = r.node_id AND q.kind = 'quarantine' AND q.state = 'succeeded'
+                                AND q.finished_at >= n.entered_at) AS "failed_on_assigned!"
            FROM rollout_nodes r JOIN nodes n ON n.id = r.node_id JOIN claims c ON c.id = r.claim_id JOIN objects site ON site.id = n.site_id
                 LEFT JOIN pool_revisions assigned ON assigned.id = c.assigned_id LEFT JOIN pool_revisions running ON running.id = c.running_id
                 LEFT JOIN operations open ON open.id = n.operation_id AND open.finished_at IS NULL

@@ -221,16 +221,21 @@ fn a_new_installation_goes_through_the_scheduler_and_the_gates() {
         };
         assert_eq!(moved.to, to);
         assert!(moved.effects.contains(&Effect::LeaveCluster));
-        for state in [State::Maintenance, State::Failed] {
-            let Decision::Advance(moved) = decide(&held(state, action), now()) else {
+        for state in table::states_for(action) {
+            if *state == State::InService {
+                continue;
+            }
+            let Decision::Advance(moved) = decide(&held(*state, action), now()) else {
                 panic!("{state}: must move")
             };
             assert_eq!(moved.to, to, "{state}");
             // Without a claim there is no stack to install.
-            assert!(
-                matches!(decide(&resting(state, action), now()), Decision::Wait(_)),
-                "{state}"
-            );
+            let unclaimed = decide(&resting(*state, action), now());
+            let refused = match action {
+                Action::Converge => matches!(unclaimed, Decision::Refused(_)),
+                _ => matches!(unclaimed, Decision::Wait(_)),
+            };
+            assert!(refused, "{state} {action}: {unclaimed:?}");
         }
         // Jobs may still run after a failed drain. The jobs end first.
         let mut stuck = held(State::Failed, action);
@@ -241,6 +246,23 @@ fn a_new_installation_goes_through_the_scheduler_and_the_gates() {
         };
         assert_eq!((moved.to, moved.purpose), (State::Draining, Some(purpose)));
     }
+}
+
+#[test]
+fn a_quarantined_node_is_converged_and_gated_and_keeps_its_disks() {
+    let states = table::states_for(Action::Converge);
+    assert!(states.contains(&State::Quarantined));
+    assert!(!table::action_allowed(
+        State::Quarantined,
+        Action::Reinstall
+    ));
+    let mut listed = held(State::Quarantined, Action::Converge);
+    listed.in_cluster = true;
+    assert_eq!(decide(&listed, now()), Decision::Start(Step::Remove));
+    // A claim whose image was never written has no system to converge.
+    let mut empty = held(State::Quarantined, Action::Converge);
+    empty.installed = false;
+    assert!(matches!(decide(&empty, now()), Decision::Refused(_)));
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub(crate) async fn load(
         .iter()
         .filter_map(|row| {
             let member = members.own.get(&row.node)?;
-            let effect = effects.get(&row.running).copied();
+            let effect = find_effect(&effects, row, rollout.number);
             let node = build_node(row, member.clone(), effect, rollout.number);
             Some(Node {
                 jobs: jobs.of(row),
@@ -175,7 +175,10 @@ async fn find_effects(
         );
         Error::conflict("unreadable", detail)
     })?;
-    let numbers: BTreeSet<i32> = rows.iter().filter_map(|row| row.running).collect();
+    let numbers: BTreeSet<i32> = rows
+        .iter()
+        .filter_map(|row| find_former(row, rollout.number))
+        .collect();
     let mut effects = BTreeMap::new();
     for number in numbers {
         if let Some(own) = find_revision(conn, rollout.pool, number).await? {
@@ -192,6 +195,36 @@ async fn find_revision(
 ) -> Result<Option<Revision>, Error> {
     let stored = db::revisions::find(conn, pool, number).await?;
     Ok(stored.and_then(|stored| revisions::parse(&stored).ok()))
+}
+
+/// Returns the effect of the target on a node; `None` if the node's present revision is unknown. A
+/// failed node is converged and validated in any case.
+pub(super) fn find_effect(
+    effects: &BTreeMap<Option<i32>, Effect>,
+    row: &NodeRow,
+    target: i32,
+) -> Option<Effect> {
+    let effect = effects.get(&find_former(row, target)).copied();
+    match is_retaken(row, target) {
+        true => Some(effect.unwrap_or(Effect::InPlace).max(Effect::InPlace)),
+        false => effect,
+    }
+}
+
+/// Returns the revision that the node leaves: the running one. A node whose change failed may run
+/// parts of the assigned one.
+fn find_former(row: &NodeRow, target: i32) -> Option<i32> {
+    let failed_on = row.assigned.filter(|_| is_retaken(row, target));
+    row.running.or(failed_on)
+}
+
+/// Returns whether the rollout takes the node although it is failed or quarantined: a person has
+/// retried it, or it failed on the revision that the rollout leaves.
+fn is_retaken(row: &NodeRow, target: i32) -> bool {
+    let rests = matches!(row.state, State::Failed | State::Quarantined);
+    let is_retried = row.failed_before && matches!(row.mark, Mark::NotBegun | Mark::Waiting);
+    let is_left = row.failed_on_assigned && row.assigned != Some(target);
+    rests && (is_retried || is_left)
 }
 
 fn number(number: i32) -> RevisionNumber {
@@ -247,7 +280,7 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
             held: row.hold,
             protected: row.protected,
             adopted: row.adopted,
-            busy: find_other_work(row),
+            busy: find_other_work(row, target),
             deferred_until: row.deferred_until.map(|until| until.to_jiff()),
             unreadable,
         },
@@ -255,13 +288,14 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
 }
 
 /// Returns the work of others that keeps the rollout from the node.
-fn find_other_work(row: &NodeRow) -> Option<String> {
+fn find_other_work(row: &NodeRow, target: i32) -> Option<String> {
     let own = row.operation.is_some() && row.operation == row.node_operation;
     let other = row.open_operation.clone().filter(|_| !own);
     other.or_else(|| {
         // A failed change of the rollout itself is tried again.
         let is_retried = own && row.mark == Mark::Changing;
-        let rests = row.state.is_resting() && row.state != State::InService && !is_retried;
+        let is_free = row.state == State::InService || is_retried || is_retaken(row, target);
+        let rests = row.state.is_resting() && !is_free;
         rests.then(|| format!("the node is {}", row.state))
     })
 }
@@ -306,6 +340,10 @@ fn find_stage(row: &NodeRow, target: i32) -> Stage {
             State::Admitting if row.mark == Mark::Changing => Stage::Changing(Change::Arrived),
             State::Admitting => Stage::Validating(Validation::Readmitting),
             State::InService => find_stage_in_service(row, target),
+            // Taken out of quarantine, and not yet on the way.
+            State::Failed | State::Quarantined if row.action == Some(Action::Converge) => {
+                Stage::Changing(Change::Working)
+            }
             State::Failed if row.mark == Mark::Changing => {
                 Stage::Changing(Change::Wrong { result: reason() })
             }

@@ -12,7 +12,7 @@ use muster_core::rollout::{
 };
 use sqlx::PgConnection;
 
-use super::fleet::{self, Loaded};
+use super::fleet::{self, Loaded, find_effect};
 use crate::access::Place;
 use crate::auth::Actor;
 use crate::db;
@@ -242,9 +242,7 @@ fn render_nodes(
             wave: waves.get(&row.node).copied(),
             since: row.since,
             running: row.running,
-            effect: loaded
-                .effects
-                .get(&row.running)
+            effect: find_effect(&loaded.effects, row, rollout.number)
                 .map(|effect| effect.as_str().to_owned()),
             state: row.state.to_string(),
             why: placements
