@@ -208,6 +208,10 @@ pub struct RolloutEstimate {
     /// Why the end cannot be estimated, as a sentence.
     #[serde(default)]
     pub unknown: Option<String>,
+    /// Time of the calculation: up to minutes ago for a rollout of 250 nodes or more. Absent for an
+    /// estimate of this answer.
+    #[serde(default)]
+    pub as_of: Option<Timestamp>,
 }
 
 /// A code for programs, and a sentence for people.

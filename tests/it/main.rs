@@ -55,6 +55,7 @@ mod revisions; // Revisions of a pool, and the time at which a change reaches no
 mod rollout_adjust; // Changes to the policy of an open rollout
 mod rollout_alerts; // An alert on a node that a rollout has taken halts the rollout
 mod rollout_back; // Rollouts to the former revision, and nodes out of service
+mod rollout_estimates; // The estimated end of a large rollout, calculated by a task
 mod rollout_guards; // Changes between the plan of a tick and the acts, and members that come and go
 mod rollout_jobs; // Rollouts and the jobs of nodes
 mod rollout_pages; // The console of rollouts

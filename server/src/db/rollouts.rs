@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use muster_api::rollouts::RolloutState;
+use muster_api::rollouts::{RolloutEstimate, RolloutState};
 use muster_core::ids::{ObjectId, RevisionId, RolloutId};
 use muster_core::rollout::{HaltReason, RolloutPolicy};
 use sqlx::PgConnection;
@@ -219,14 +219,14 @@ pub async fn resume(conn: &mut PgConnection, id: RolloutId, now: Timestamp) -> R
     Ok(())
 }
 
-/// Stores a changed policy.
+/// Stores a changed policy, and forgets the estimate.
 pub async fn set_policy(
     conn: &mut PgConnection,
     id: RolloutId,
     policy: &RolloutPolicy,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE rollouts SET policy = $2 WHERE id = $1",
+        "UPDATE rollouts SET policy = $2, estimate = NULL, estimated_at = NULL WHERE id = $1",
         id as RolloutId,
         Json(policy) as _
     )
@@ -304,4 +304,60 @@ pub async fn set_plan(conn: &mut PgConnection, new: &NewRollout<'_>) -> Result<(
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Takes the calculation of the estimated end of a plan or of a running rollout with at least `nodes`
+/// nodes, unless begun by a server after `before`. Returns one rollout, never estimated ones first.
+pub async fn take_estimate(
+    conn: &mut PgConnection,
+    nodes: i64,
+    before: Timestamp,
+    now: Timestamp,
+) -> Result<Option<RolloutId>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"UPDATE rollouts SET estimated_at = $3 WHERE id = (
+               SELECT r.id FROM rollouts r WHERE r.state IN ('planned', 'running') AND (r.estimated_at IS NULL OR r.estimated_at <= $2)
+                      AND (SELECT count(*) FROM rollout_nodes n WHERE n.rollout_id = r.id) >= $1
+               ORDER BY r.estimated_at NULLS FIRST, r.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+           RETURNING id AS "id: RolloutId""#,
+        nodes,
+        before.to_sqlx() as _,
+        now.to_sqlx() as _,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Stores an estimate taken at `taken`, unless forgotten or taken again since.
+pub async fn keep_estimate(
+    conn: &mut PgConnection,
+    id: RolloutId,
+    estimate: &RolloutEstimate,
+    taken: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE rollouts SET estimate = $2 WHERE id = $1 AND estimated_at = $3",
+        id as RolloutId,
+        Json(estimate) as _,
+        taken.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Returns the stored estimate.
+///
+/// # Errors
+/// When the stored estimate cannot be parsed.
+pub async fn find_estimate(
+    conn: &mut PgConnection,
+    id: RolloutId,
+) -> Result<Option<RolloutEstimate>, Error> {
+    let stored = sqlx::query_scalar!(
+        r#"SELECT estimate AS "estimate: Json<RolloutEstimate>" FROM rollouts WHERE id = $1"#,
+        id as RolloutId
+    );
+    let stored = stored.fetch_optional(conn).await?.flatten();
+    Ok(stored.map(|estimate| estimate.0))
 }

@@ -41,6 +41,8 @@ pub async fn run(app: App, cancel: CancellationToken) {
     tasks.spawn(running.instrument(span_of("revisions")));
     let running = rollouts::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("rollouts")));
+    let running = rollouts::run_estimates(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("rollout estimates")));
     let running = seals::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("seals")));
     let running = sweeps::run(app.clone(), cancel.clone());

@@ -1,4 +1,4 @@
-//! Ticks of the open rollouts.
+//! Ticks of the open rollouts, and the estimates of large ones.
 
 use std::time::Duration;
 
@@ -18,6 +18,35 @@ const EVERY: Duration = Duration::from_secs(5);
 /// When the database is unavailable.
 pub async fn round(app: &App) -> Result<bool, Error> {
     rollouts::advance(app).await
+}
+
+/// Interval of the looks for a due estimate.
+const ESTIMATES_EVERY: Duration = Duration::from_secs(20);
+
+/// Calculates the due estimates of large rollouts. Returns their number.
+///
+/// # Errors
+///
+/// When the database is unavailable.
+pub async fn estimate(app: &App) -> Result<usize, Error> {
+    rollouts::estimate_large(app).await
+}
+
+/// Calculates due estimates, beside the ticks.
+pub(super) async fn run_estimates(app: App, cancel: CancellationToken) {
+    loop {
+        let estimated = tokio::select! {
+            () = cancel.cancelled() => return,
+            estimated = estimate(&app) => estimated,
+        };
+        if let Err(error) = estimated {
+            tracing::warn!(error = ?error, "rollouts could not be estimated; tried again in a few seconds");
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(ESTIMATES_EVERY) => {}
+        }
+    }
 }
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {

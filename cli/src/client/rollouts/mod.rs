@@ -367,7 +367,9 @@ fn describe_waves(rollout: &Rollout) -> Option<String> {
 fn describe_end(estimate: &RolloutEstimate) -> String {
     match (estimate.early, estimate.late, &estimate.unknown) {
         (Some(early), Some(late), _) => {
-            format!("estimated end: {early:.0} to {late:.0}")
+            let as_of = estimate.as_of.map(|at| format!(", as of {at:.0}"));
+            let as_of = as_of.unwrap_or_default();
+            format!("estimated end: {early:.0} to {late:.0}{as_of}")
         }
         (_, _, Some(why)) => format!("estimated end: unknown: {why}"),
         (_, _, None) => "estimated end: unknown".to_owned(),

@@ -4,6 +4,7 @@
 mod adjust; // Changes to the policy of an open rollout
 mod advance; // A tick of every open rollout
 mod control; // Start, halt, resume, promote, skip and retry
+mod estimates; // Estimated ends
 mod execute; // Actions of a plan, each in a transaction of its own
 mod fleet; // The facts of a rollout
 pub(crate) mod jobs; // Jobs on the nodes of a pool
@@ -21,6 +22,7 @@ use crate::error::Error;
 pub(crate) use adjust::adjust;
 pub use advance::advance;
 pub(crate) use control::{Request, halt, promote, resume, retry, skip, start};
+pub use estimates::estimate_large;
 pub(crate) use plan::plan;
 
 /// The longest reason, in bytes.

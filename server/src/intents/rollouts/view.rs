@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use muster_api::rollouts::{
-    Rollout, RolloutEstimate, RolloutLosses, RolloutNode, RolloutNow, RolloutReason, RolloutState,
+    Rollout, RolloutLosses, RolloutNode, RolloutNow, RolloutReason, RolloutState,
 };
 use muster_core::ids::{NodeId, ObjectId, RolloutId};
-use muster_core::rollout::{
-    Eta, Losses, Placement, Plan, Rule, count_losses, estimate_within, number_waves, plan,
-};
+use muster_core::rollout::{Losses, Placement, Plan, Rule, count_losses, number_waves, plan};
 use sqlx::PgConnection;
 
+use super::estimates::find_estimate;
 use super::fleet::{self, Loaded, find_effect};
 use crate::access::Place;
 use crate::auth::Actor;
@@ -22,8 +21,6 @@ use crate::error::Error;
 
 /// Number of rollouts in a list.
 const NEWEST: i64 = 100;
-/// Plans multiplied by nodes, for each run of an estimate: less than a second.
-const ESTIMATE_WORK: usize = 100_000;
 
 /// The parts of a rollout beside the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,10 +110,12 @@ async fn render(
         .zip(losses.as_ref())
         .filter(|_| with_nodes)
         .map(|((loaded, planned), losses)| render_nodes(actor, &row, loaded, planned, losses));
-    let estimated = loaded
-        .as_ref()
-        .filter(|_| is_open && parts == Parts::Estimate)
-        .map(|loaded| estimate(&row, loaded, now));
+    let estimated = match &loaded {
+        Some(loaded) if is_open && parts == Parts::Estimate => {
+            Some(find_estimate(conn, &row, loaded, now).await?)
+        }
+        Some(_) | None => None,
+    };
     let seen = planned
         .filter(|_| is_open)
         .map(|(loaded, planned)| RolloutNow {
@@ -175,30 +174,6 @@ fn render_losses(losses: &Losses) -> Option<RolloutLosses> {
         unknown: losses.unknown,
         sentence: losses.to_string(),
     })
-}
-
-/// Estimates the end of an open rollout. A plan is estimated as started now. The sentences name no
-/// user of a job, because the actor may not see every node.
-fn estimate(row: &RolloutRow, loaded: &Loaded, now: Timestamp) -> RolloutEstimate {
-    let fleet = loaded.fleet.without_holders();
-    let calendar = &loaded.windows.calendar;
-    match estimate_within(&row.policy, &fleet, calendar, ESTIMATE_WORK, now) {
-        Eta::Ended => RolloutEstimate {
-            early: Some(now),
-            late: Some(now),
-            ..RolloutEstimate::default()
-        },
-        Eta::Ends(estimate) => RolloutEstimate {
-            early: Some(estimate.early),
-            late: Some(estimate.late),
-            assumes: estimate.assumes,
-            unknown: None,
-        },
-        Eta::Unknown { why } => RolloutEstimate {
-            unknown: Some(why),
-            ..RolloutEstimate::default()
-        },
-    }
 }
 
 /// Returns the revisions assigned to the nodes before, by rollout.

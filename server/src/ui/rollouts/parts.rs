@@ -56,6 +56,8 @@ pub(super) struct End {
     pub assumes: Vec<String>,
     /// Why the end is unknown.
     pub unknown: String,
+    /// Time of the calculation; `None` for now.
+    pub as_of: Option<Moment>,
 }
 
 /// Renders the estimated end.
@@ -75,6 +77,7 @@ pub(super) fn render_end(estimate: &RolloutEstimate, now: Timestamp) -> End {
             .map(|told| format::cut(told, 300))
             .collect(),
         unknown: format::cut(estimate.unknown.as_deref().unwrap_or_default(), 400),
+        as_of: estimate.as_of.map(|at| format::moment(at, now)),
     }
 }
 
