@@ -183,6 +183,11 @@ async fn the_drain_deadline_skips_the_node_or_asks_a_person() {
         if then == "ask" {
             assert_eq!(why(&seen, 0).0, "drain_deadline", "{seen:#}");
         }
+        world.advance(60);
+        settle(&mut world).await;
+        let asked = "SELECT count(*) FROM events WHERE kind = 'rollout.deadline_passed' AND node_id IS NOT NULL";
+        let asked = sqlx::query_scalar::<_, i64>(asked).fetch_one(&world.server.app.pool);
+        assert_eq!(asked.await.unwrap(), i64::from(then == "ask"), "once");
         assert_eq!(taken(&world).await.len(), 0);
         drains["drain"]["deadline"]["then"] = json!("requeue");
         let refused = plan(&world, 2, &drains).await.expect(422);

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use muster_api::rollouts::RolloutState;
 use muster_core::ids::RolloutId;
-use muster_core::rollout::{Fleet, Node, Opening, Plan, Stage, Verdict, plan};
+use muster_core::rollout::{Fleet, Node, Opening, Placement, Plan, Rule, Stage, Verdict, plan};
 use serde_json::json;
 use tracing::Instrument as _;
 
@@ -64,6 +64,7 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
     let mut changed = false;
     if rollout.state != RolloutState::Superseded {
         changed |= judge(&mut tx, &rollout, &loaded, &plan, now).await?;
+        ask_people(&mut tx, &rollout, &loaded, &plan, now).await?;
     }
     tx.commit().await?;
     let mut applied = 0;
@@ -141,6 +142,32 @@ async fn judge(
         }
         Verdict::Halt(_) | Verdict::Stalled { .. } | Verdict::Running => Ok(false),
     }
+}
+
+/// Records an event for each node whose drain deadline has passed, once for each wait: a person ends
+/// the jobs or skips the node.
+async fn ask_people(
+    conn: &mut sqlx::PgConnection,
+    rollout: &RolloutRow,
+    loaded: &Loaded,
+    plan: &Plan,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let code = Rule::DrainDeadline.code();
+    let is_late = |place: &&Placement| place.why == Some(Rule::DrainDeadline);
+    for place in plan.placements.iter().filter(is_late).take(ATTEMPTS) {
+        let row = loaded.rows.iter().find(|row| row.node == place.node);
+        let Some(row) = row.filter(|row| row.reason_code.as_deref() != Some(code)) else {
+            continue;
+        };
+        let reason = Rule::DrainDeadline.to_string();
+        db::rollout_nodes::note(conn, rollout.id, row.node, code, &reason).await?;
+        let summary = format!("rollout {}: {} waits: {reason}", rollout.name, row.name);
+        let event = NewEvent::node(now, "muster", "rollout.deadline_passed", row.node, summary);
+        let detail = json!({ "rollout": rollout.name, "pool": rollout.pool_name, "revision": rollout.number, "code": code });
+        db::events::insert(conn, event.with(detail)).await?;
+    }
+    Ok(())
 }
 
 /// Whether a stall is over: a node changed its mark since, or the windows are open.
