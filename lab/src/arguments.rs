@@ -63,10 +63,13 @@ pub(crate) struct DemoArguments {
     /// another package manager.
     #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "kills", "browser"])]
     pub only_pins: bool,
-    /// Only the rollouts: a pool of six machines in service with jobs moves to new revisions; one is halted by a failing gate, and one waits for a person.
+    /// Only the rollouts: a pool of machines in service with jobs moves to new revisions; one is halted by a failing gate, and one waits for a person.
     /// Server and agent are killed.
     #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "only_pins", "kills", "browser"])]
     pub only_rollouts: bool,
+    /// Number of machines of the rollouts.
+    #[arg(long, requires = "only_rollouts", default_value_t = 6, value_parser = clap::value_parser!(u8).range(4..=6))]
+    pub machines: u8,
 }
 
 /// A simulated fleet.

@@ -69,7 +69,7 @@ pub enum Play {
     /// A machine in service keeps the package versions of its stack.
     Pins,
     /// Machines in service with jobs move to new revisions.
-    Rollouts,
+    Rollouts { machines: u8 },
 }
 
 /// The behavior after the last act.
@@ -108,9 +108,8 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     let rack_dir = options.dir.join("rack");
     let _dir = RunDir::take(&options.dir, || drop(crate::rack::clean(&rack_dir)))?;
     let mut plan = match (options.play, options.adoption, options.disturbance) {
-        (Play::Recoveries | Play::Fabric | Play::Rollouts, ..) => {
-            RackPlan::small(recover::MACHINES)
-        }
+        (Play::Recoveries | Play::Fabric, ..) => RackPlan::small(recover::MACHINES),
+        (Play::Rollouts { machines }, ..) => RackPlan::small(machines),
         (Play::Pins, ..) => RackPlan::small(recover::ALONE),
         (Play::MainJob, Adoption::Alone, _) => RackPlan {
             accel: options.accel,
@@ -185,7 +184,7 @@ async fn play(
         Play::Recoveries => recover::tell(options, rack, slurm, programs).await,
         Play::Fabric => recover::measure(options, rack, slurm, programs).await,
         Play::Pins => recover::hold(options, rack, slurm, programs).await,
-        Play::Rollouts => recover::roll_out(options, rack, slurm, programs).await,
+        Play::Rollouts { .. } => recover::roll_out(options, rack, slurm, programs).await,
     }
 }
 

@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use muster_api::client::Precondition;
-use muster_api::nodes::NodeSpec;
 use muster_core::rollout::Mark;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +18,7 @@ use self::jobs::{keep_running, observe};
 use self::moves::{Ending, start, wait};
 use super::super::DemoOptions;
 use super::super::cast::state;
-use super::cast::{Cast, DEGRADED, RECOVERY};
+use super::cast::{Cast, DEGRADED, SHORT};
 use super::declare::POOL;
 use super::driver::{self, LockedStack, publish};
 use super::packages::check_versions;
@@ -40,10 +39,8 @@ const KILLS: [(u32, Part); 4] = [
 ];
 /// The node with the failing gate.
 const WARNED: (&str, u8) = ("n2", 2);
-/// The node drained by a person.
-const DRAINED: &str = "n5";
-/// The node that dies before its turn.
-const DEAD: &str = "n6";
+/// Label of all nodes but the last, which is taken last.
+pub(super) const TURN: &str = "turn";
 /// The reason of the person's drain.
 const FAN: &str = "fan of the second PSU";
 
@@ -53,21 +50,29 @@ pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::R
     driver::build_repository(&work).await?;
     let first = driver::lock(options, cast, &work, "1.0", &[ARGUMENT]).await?;
     let second = driver::lock(options, cast, &work, "2.0", &[ARGUMENT]).await?;
-    let budget = json!({ "spec": { "max_unavailable": MOST_OUT } });
+    // Without a ladder, a failed gate leads into quarantine.
+    let pool = json!({ "spec": { "max_unavailable": MOST_OUT, "health": null } });
     let client = cast.programs.client();
     client
-        .patch_value(&["pools", POOL], &[], &budget, Precondition::None)
+        .patch_value(&["pools", POOL], &[], &pool, Precondition::None)
         .await?;
+    let (drained, dead) = name_the_last(cast)?;
+    let marked = json!({ "labels": { TURN: "first" } });
+    for node in cast.nodes().iter().filter(|node| **node != dead) {
+        client
+            .patch_value(&["nodes", node], &[], &marked, Precondition::None)
+            .await?;
+    }
     let (slurm, enough) = (cast.slurm, CancellationToken::new());
     let story = async {
-        let took = tell(cast, &work, &first, &second).await;
+        let took = tell(cast, &work, [&first, &second], [&drained, &dead]).await;
         enough.cancel();
         took
     };
     let (took, short, long, observed) = tokio::try_join!(
         story,
-        keep_running(slurm, 20, DEAD, &enough),
-        keep_running(slurm, 35, DEAD, &enough),
+        keep_running(slurm, 20, &dead, &enough),
+        keep_running(slurm, 35, &dead, &enough),
         observe(slurm, client, MOST_OUT, &enough)
     )?;
     println!(
@@ -88,11 +93,19 @@ pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::R
     Ok(())
 }
 
+/// Returns the node drained by a person, and the node that dies before its turn.
+fn name_the_last(cast: &Cast<'_>) -> anyhow::Result<(String, String)> {
+    match cast.nodes().as_slice() {
+        [.., drained, dead] => Ok((drained.clone(), dead.clone())),
+        [_] | [] => anyhow::bail!("two machines are needed"),
+    }
+}
+
 async fn tell(
     cast: &mut Cast<'_>,
     work: &Path,
-    first: &LockedStack,
-    second: &LockedStack,
+    [first, second]: [&LockedStack; 2],
+    [drained, dead]: [&str; 2],
 ) -> anyhow::Result<Vec<String>> {
     let (mut took, mut began) = (Vec::new(), Instant::now());
     let mut done = |what: &str| {
@@ -100,12 +113,12 @@ async fn tell(
         began = Instant::now();
     };
     in_waves(cast, work, first).await?;
-    done("six nodes in waves with a reboot each, four kills");
+    done("all nodes in waves with a reboot each, four kills");
     halted_by_a_gate(cast, work, second).await?;
     done("halted by itself at a failing gate");
     back_again(cast, work).await?;
     done("two nodes back to the revision before");
-    gives_way(cast, work).await?;
+    gives_way(cast, work, drained, dead).await?;
     done("beside a person's drain and a dead machine");
     Ok(took)
 }
@@ -167,31 +180,23 @@ async fn halted_by_a_gate(
     Ok(())
 }
 
-/// Both changed nodes go back to the revision before, including the node with the failed gate.
+/// Both changed nodes go back to the revision before. The node with the failed gate is in quarantine:
+/// the rollout takes it from there.
 async fn back_again(cast: &mut Cast<'_>, work: &Path) -> anyhow::Result<()> {
     let (warned, number) = WARNED;
+    let what = format!("{warned} in quarantine");
+    let rests = cast
+        .watch
+        .until(cast.programs.client(), &what, SHORT, async |fleet| {
+            Ok(state(fleet, warned) == "quarantined")
+        });
+    rests.await?;
     cast.watch.say(&format!(
         "3. the disk of {warned} is replaced, and the pool goes back"
     ));
     cast.machine(warned)?
         .set_nvme_warning(&small_disk(number), 0)
         .await?;
-    let what = format!("the recovery of {warned}");
-    let rests = cast
-        .watch
-        .until(cast.programs.client(), &what, RECOVERY, async |fleet| {
-            Ok(matches!(
-                state(fleet, warned),
-                "in_service" | "quarantined" | "failed"
-            ))
-        });
-    rests.await?;
-    let client = cast.programs.client();
-    let now = client.get::<NodeSpec>(warned).await?;
-    if now.status.state.as_str() != "in_service" {
-        let options = ["--reason", "a new disk", "--wait", "--timeout", "10m"];
-        cast.ask("recover", &[warned], &options).await?;
-    }
     let name = start(cast, work, 2, &[]).await?;
     wait(cast, &name, Ending::Done, &[]).await?;
     for node in cast.nodes() {
@@ -201,31 +206,36 @@ async fn back_again(cast: &mut Cast<'_>, work: &Path) -> anyhow::Result<()> {
 }
 
 /// A node drained by a person and a dead machine count as out: the rollout waits for both.
-async fn gives_way(cast: &mut Cast<'_>, work: &Path) -> anyhow::Result<()> {
+async fn gives_way(
+    cast: &mut Cast<'_>,
+    work: &Path,
+    drained: &str,
+    dead: &str,
+) -> anyhow::Result<()> {
     cast.watch.say(&format!(
-        "4. a person drains {DRAINED} in Slurm; the rollout waits for its end"
+        "4. a person drains {drained} in Slurm; the rollout waits for its end"
     ));
-    let node = format!("nodename={DRAINED}");
+    let node = format!("nodename={drained}");
     let reason = format!("reason={FAN}");
     cast.slurm
         .scontrol(&["update", &node, "state=drain", &reason])
         .await?;
-    moves::wait_for_out(cast, DRAINED).await?;
+    moves::wait_for_out(cast, drained).await?;
     let name = start(cast, work, 3, &[]).await?;
-    moves::nothing_changes(cast, &name, DRAINED).await?;
-    let shown = cast.slurm.scontrol(&["show", "node", DRAINED]).await?;
+    moves::nothing_changes(cast, &name, drained).await?;
+    let shown = cast.slurm.scontrol(&["show", "node", drained]).await?;
     ensure!(shown.contains(FAN), "the person's drain is gone:\n{shown}");
     cast.slurm
         .scontrol(&["update", &node, "state=resume"])
         .await?;
     wait(cast, &name, Ending::AtLeast(1), &[]).await?;
     cast.watch
-        .say(&format!("5. {DEAD} loses its power before its turn"));
-    let machine = std::sync::Arc::clone(cast.machine(DEAD)?);
+        .say(&format!("5. {dead} loses its power before its turn"));
+    let machine = std::sync::Arc::clone(cast.machine(dead)?);
     machine.power_off(Cause::Lab).await?;
-    moves::wait_for_out(cast, DEAD).await?;
+    moves::wait_for_out(cast, dead).await?;
     moves::changing_end(cast, &name).await?;
-    moves::nothing_changes(cast, &name, DEAD).await?;
+    moves::nothing_changes(cast, &name, dead).await?;
     machine.press_button(Cause::Lab).await?;
     wait(cast, &name, Ending::Done, &[]).await?;
     for node in cast.nodes() {

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::super::cast::{Cast, RECOVERY, SHORT};
 use super::super::declare::POOL;
+use super::TURN;
 use crate::parts::Part;
 
 /// Time limit of a rollout of six nodes with a boot each, on emulated processors.
@@ -43,6 +44,7 @@ pub(super) async fn start(
         "waves": { "sizes": [2] },
         "budgets": { "max_changing": 2 },
         "failure_budget": { "count": 0 },
+        "order": [{ "label": TURN }, "idle_first"],
     });
     let file = work.join("policy.json");
     std::fs::write(&file, policy.to_string())?;
