@@ -59,6 +59,7 @@ mod rollout_estimates; // The estimated end of a large rollout, calculated by a 
 mod rollout_guards; // Changes between the plan of a tick and the acts, and members that come and go
 mod rollout_jobs; // Rollouts and the jobs of nodes
 mod rollout_pages; // The console of rollouts
+mod rollout_reinstalls; // Reinstalls by rollouts, and the second person
 mod rollout_windows; // Rollouts and maintenance windows
 mod rollouts; // Moves of a pool to a revision, in waves
 mod schedulers; // Nodes that take no jobs, as reported by the schedulers

@@ -278,7 +278,6 @@ async fn a_plan_is_started_as_confirmed_or_not_at_all() {
         (409, "nothing_to_change", nothing.problem().2)
     );
     for (member, value) in [
-        ("allow", json!("reinstall")),
         ("train", json!(true)),
         ("stall_after_s", json!(1)),
         ("visit_by", json!("2020-01-01T00:00:00Z")),

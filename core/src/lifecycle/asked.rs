@@ -1,5 +1,5 @@
 //! Actions requested on a node at rest: power, gates without effect on the node's state, the BMC
-//! password, and a converge. No user job is lost.
+//! password, and an installation. No user job is lost.
 
 use jiff::Timestamp;
 
@@ -50,7 +50,17 @@ pub(super) fn converge(node: &Snapshot, now: Timestamp) -> Decision {
     if !node.holds_its_system() {
         return Decision::Refused("the disks hold no system of a claim: reinstall the node".into());
     }
-    let moved = Move::to(State::Installing).as_requested(node);
+    install(node, now, State::Installing)
+}
+
+/// Writes the image of the claim's revision, then installs the stack and runs the gates. The node has
+/// a bound claim.
+pub(super) fn reinstall(node: &Snapshot, now: Timestamp) -> Decision {
+    install(node, now, State::Imaging)
+}
+
+fn install(node: &Snapshot, now: Timestamp, to: State) -> Decision {
+    let moved = Move::to(to).as_requested(node);
     leave_cluster(node, now, moved.with(Effect::ForgetLive))
 }
 

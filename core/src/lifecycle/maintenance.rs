@@ -35,13 +35,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Action::RotateBmc) => asked::rotate_bmc(node, now),
         Some(Action::RunGates) => asked::run_gates(node, now),
         Some(Action::Converge) => asked::converge(node, now),
-        Some(Action::Reinstall) if node.claim == Some(ClaimState::Bound) => leave_cluster(
-            node,
-            now,
-            Move::to(State::Imaging)
-                .as_requested(node)
-                .with(Effect::ForgetLive),
-        ),
+        Some(Action::Reinstall) if node.claim == Some(ClaimState::Bound) => {
+            asked::reinstall(node, now)
+        }
         Some(Action::Maintain) => Decision::Granted("the maintenance continues".into()),
         Some(_) => rest(
             WaitReason::Person,

@@ -8,6 +8,7 @@ use super::decision::{Decision, Effect, Move, leave_cluster, rest, stop_first};
 use super::snapshot::Snapshot;
 use super::state::{Action, State};
 use super::wait::WaitReason;
+use crate::claims::ClaimState;
 
 /// The end of a ladder whose last rung is `rma`.
 pub(super) const TO_MAKER: &str = "its parts go back to their maker";
@@ -37,6 +38,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             Decision::Advance(Move::to(to).as_requested(node).with(Effect::ForgetLive))
         }
         Some(Action::Converge) => asked::converge(node, now),
+        Some(Action::Reinstall) if node.claim == Some(ClaimState::Bound) => {
+            asked::reinstall(node, now)
+        }
         Some(Action::Wipe) if node.claim.is_none() => {
             Decision::Advance(Move::to(State::Wiping).as_requested(node))
         }

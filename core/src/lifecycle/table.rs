@@ -42,7 +42,7 @@ pub fn targets(from: State) -> &'static [State] {
             Failed,
         ],
         Repairing => &[Validating, Imaging, Quarantined, Wiping],
-        Quarantined => &[Validating, Installing, Inspecting, Wiping, Retired],
+        Quarantined => &[Validating, Installing, Imaging, Inspecting, Wiping, Retired],
         Failed => &[
             Inspecting,
             Imaging,
@@ -125,8 +125,7 @@ pub fn states_for(action: Action) -> &'static [State] {
         Action::PowerOn | Action::PowerCycle => &[Quarantined, Maintenance],
         Action::PowerOff | Action::RunGates => &[Available, Quarantined, Maintenance],
         // The gates run afterwards, so a node in quarantine does not pass them by.
-        Action::Converge => &[InService, Failed, Maintenance, Quarantined],
-        Action::Reinstall => &[InService, Failed, Maintenance],
+        Action::Converge | Action::Reinstall => &[InService, Failed, Maintenance, Quarantined],
         // States without other traffic to the BMC.
         Action::RotateBmc => &[Available, InService, Quarantined, Maintenance],
     }

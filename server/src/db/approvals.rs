@@ -264,8 +264,8 @@ pub struct Erased {
 }
 
 /// Counts erasing operations since a time, except cancelled ones: releases, wipes and
-/// reinstallations. Replacements under way count too, because each will release a node. Takes a
-/// lock until the end of the transaction, so that two counts never run at once.
+/// reinstallations. Replacements under way count too, because each will release a node. Reinstalls
+/// of rollouts do not: their number is fixed by the plan. Takes a lock until the end of the transaction, so that two counts never run at once.
 pub async fn count_erased(
     conn: &mut PgConnection,
     actor: &str,
@@ -286,7 +286,9 @@ pub async fn count_erased(
                                       OR o.actor IN (SELECT 'token:' || t.name FROM tokens t WHERE t.person = $2)) AS "by_person!",
                   count(*) FILTER (WHERE c.pool_id = $3) AS "of_pool!"
            FROM operations o LEFT JOIN claims c ON c.id = o.claim_id
-           WHERE (o.kind = ANY ($5) AND o.state <> 'cancelled' AND o.created_at > $4) OR (o.kind = 'replace' AND o.finished_at IS NULL)"#,
+           WHERE (o.kind = ANY ($5) AND o.state <> 'cancelled' AND o.created_at > $4
+                  AND NOT EXISTS (SELECT FROM rollout_nodes r WHERE r.node_id = o.node_id AND r.operation_id = o.id))
+              OR (o.kind = 'replace' AND o.finished_at IS NULL)"#,
         actor,
         person,
         pool as Option<ObjectId>,

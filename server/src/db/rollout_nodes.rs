@@ -57,6 +57,8 @@ pub struct NodeRow {
     /// The node failed in another rollout, on the assigned revision, and no request has put it into
     /// quarantine since.
     pub failed_on_assigned: bool,
+    /// The plan lists the node for a reinstall.
+    pub reinstall_planned: bool,
 }
 
 /// Adds the claims of the rollout's pool that have no mark yet, and removes the nodes that left. A
@@ -111,7 +113,7 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
                   n.state, n.entered_at, n.reason AS state_reason, n.wish AS "action: Action", n.operation_id AS "node_operation: OperationId",
                   open.kind AS "open_operation?", attempt.state AS "attempt?", attempt.created_at AS "attempted_at?", n.protected, n.adopted,
                   site.name AS site, rack.name AS "rack?", n.labels AS "labels: Labels",
-                  CASE WHEN profile.id IS NOT NULL THEN COALESCE(profile.spec #>> '{gpus,count}', '0') END AS "gpus?", r.idle_since,
+                  CASE WHEN profile.id IS NOT NULL THEN COALESCE(profile.spec #>> '{gpus,count}', '0') END AS "gpus?", r.idle_since, r.reinstall_planned,
                   n.state IN ('failed', 'quarantined') AND EXISTS (
                           SELECT FROM rollout_nodes f JOIN rollouts o ON o.id = f.rollout_id
                           WHERE f.node_id = r.node_id AND f.claim_id = r.claim_id AND f.rollout_id <> r.rollout_id AND f.mark = 'failed'
@@ -129,6 +131,21 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
     )
     .fetch_all(conn)
     .await?)
+}
+
+/// Marks the nodes that the plan lists for a reinstall.
+pub async fn plan_reinstalls(
+    conn: &mut PgConnection,
+    id: RolloutId,
+    nodes: &[NodeId],
+) -> sqlx::Result<()> {
+    let nodes: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
+    let planned = sqlx::query!(
+        "UPDATE rollout_nodes SET reinstall_planned = true WHERE rollout_id = $1 AND node_id = ANY ($2)",
+        id as RolloutId,
+        &nodes
+    );
+    planned.execute(conn).await.map(drop)
 }
 
 /// A new mark of a node.

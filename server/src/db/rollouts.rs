@@ -32,6 +32,8 @@ pub struct RolloutRow {
     pub halt: Option<Json<HaltReason>>,
     pub stalled_since: Option<jiff_sqlx::Timestamp>,
     pub actor: String,
+    /// The person who planned the rollout; `None` for a plan of a version before.
+    pub person: Option<String>,
     pub created_at: Timestamp,
     pub started_at: Option<jiff_sqlx::Timestamp>,
     pub since: Option<jiff_sqlx::Timestamp>,
@@ -50,6 +52,7 @@ pub struct NewRollout<'a> {
     pub expires_at: Timestamp,
     pub planned: i32,
     pub actor: &'a str,
+    pub person: &'a str,
     pub now: Timestamp,
 }
 
@@ -70,8 +73,8 @@ pub async fn find_next_number(conn: &mut PgConnection, pool_name: &str) -> Resul
 /// When a constraint is violated.
 pub async fn insert(conn: &mut PgConnection, new: &NewRollout<'_>) -> Result<(), Error> {
     sqlx::query!(
-        "INSERT INTO rollouts (id, name, pool_id, target_id, policy, state, digest, expires_at, planned, actor, created_at)
-         VALUES ($1, $2, $3, $4, $5, 'planned', $6, $7, $8, $9, $10)",
+        "INSERT INTO rollouts (id, name, pool_id, target_id, policy, state, digest, expires_at, planned, actor, created_at, person)
+         VALUES ($1, $2, $3, $4, $5, 'planned', $6, $7, $8, $9, $10, $11)",
         new.id as RolloutId,
         new.name,
         new.pool as ObjectId,
@@ -82,6 +85,7 @@ pub async fn insert(conn: &mut PgConnection, new: &NewRollout<'_>) -> Result<(),
         new.planned,
         new.actor,
         new.now.to_sqlx() as _,
+        new.person,
     )
     .execute(conn)
     .await?;
@@ -97,7 +101,7 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<RolloutRo
         RolloutRow,
         r#"SELECT r.id AS "id: RolloutId", r.name, r.pool_id AS "pool: ObjectId", pool.name AS pool_name, r.target_id AS "target: RevisionId",
                   target.number, r.policy AS "policy: Json<RolloutPolicy>", r.state AS "state: RolloutState", r.digest, r.expires_at, r.planned, r.promoted,
-                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.created_at, r.started_at, r.since, r.ended_at,
+                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.person, r.created_at, r.started_at, r.since, r.ended_at,
                   -- The start of a rollout ends the superseded one at the same time. A plan is to supersede the open rollout.
                   (SELECT bad.number FROM rollouts s JOIN pool_revisions bad ON bad.id = s.target_id
                    WHERE s.pool_id = r.pool_id AND s.id <> r.id
@@ -126,7 +130,7 @@ pub async fn list(
         RolloutRow,
         r#"SELECT r.id AS "id: RolloutId", r.name, r.pool_id AS "pool: ObjectId", pool.name AS pool_name, r.target_id AS "target: RevisionId",
                   target.number, r.policy AS "policy: Json<RolloutPolicy>", r.state AS "state: RolloutState", r.digest, r.expires_at, r.planned, r.promoted,
-                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.created_at, r.started_at, r.since, r.ended_at,
+                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.person, r.created_at, r.started_at, r.since, r.ended_at,
                   -- The start of a rollout ends the superseded one at the same time. A plan is to supersede the open rollout.
                   (SELECT bad.number FROM rollouts s JOIN pool_revisions bad ON bad.id = s.target_id
                    WHERE s.pool_id = r.pool_id AND s.id <> r.id

@@ -108,6 +108,9 @@ async fn get_rollout(
 }
 
 /// Starts a planned rollout, as confirmed by the digest of the plan.
+///
+/// A plan with reinstalls needs `node.reinstall` too, and another person than the planner beyond an
+/// hourly limit.
 #[utoipa::path(post, path = "/v1/rollouts/{rollout}/actions/start",
     extensions(("x-muster-access" = json!({ "verb": "rollout.start", "place": "rollout={rollout}" })),
         ("x-muster-links" = json!({ "self": ["get_rollout", {"rollout": "$response.body#/name"}] }))),
@@ -115,7 +118,7 @@ async fn get_rollout(
     request_body = StartRollout, responses(
     (status = 200, description = "The rollout, running", body = Rollout),
     (status = 404, description = "No such rollout", body = Problem, content_type = "application/problem+json"),
-    (status = 409, description = "Nodes or effects have changed since the plan, the plan has ended, or another rollout of the pool is open", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "Nodes or effects have changed since the plan, the plan has ended, another rollout of the pool is open, or a second person is needed", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn start_rollout(
     State(app): State<App>,

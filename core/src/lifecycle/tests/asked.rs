@@ -249,13 +249,7 @@ fn a_new_installation_goes_through_the_scheduler_and_the_gates() {
 }
 
 #[test]
-fn a_quarantined_node_is_converged_and_gated_and_keeps_its_disks() {
-    let states = table::states_for(Action::Converge);
-    assert!(states.contains(&State::Quarantined));
-    assert!(!table::action_allowed(
-        State::Quarantined,
-        Action::Reinstall
-    ));
+fn a_quarantined_node_leaves_the_scheduler_before_a_converge() {
     let mut listed = held(State::Quarantined, Action::Converge);
     listed.in_cluster = true;
     assert_eq!(decide(&listed, now()), Decision::Start(Step::Remove));

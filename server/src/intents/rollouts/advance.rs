@@ -73,7 +73,7 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
         let Some(row) = row.filter(|_| applied < ACTIONS) else {
             continue;
         };
-        match execute::apply(app, &rollout, row, planned).await {
+        match execute::apply(app, &rollout, &loaded, row, planned).await {
             Ok(moved) => applied += usize::from(moved),
             Err(error @ Error::Unavailable(_)) => return Err(error),
             // A failing node does not stop the others.

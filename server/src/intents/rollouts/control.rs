@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 
 use super::plan::find_digest;
 use super::view::{self, Parts};
-use super::{check_reason, fleet};
+use super::{check_reason, fleet, reinstalls};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -61,6 +61,7 @@ pub(crate) async fn start(
             );
             return Err(Error::conflict("plan_changed", detail));
         }
+        reinstalls::allow_start(conn, app, actor, &row, &loaded).await?;
         if let Some(open) = db::rollouts::find_open(conn, row.pool).await? {
             let other = super::find(conn, &open.to_string()).await?;
             if !body.supersede {

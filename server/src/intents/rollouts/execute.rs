@@ -5,12 +5,14 @@
 
 use jiff::Timestamp;
 use muster_api::rollouts::RolloutState;
+use muster_core::effects::Effect;
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::state::{Action, State};
 use muster_core::rollout::{Act, Action as Planned, Mark};
 use serde_json::json;
 use sqlx::{Acquire as _, PgConnection};
 
+use super::fleet::{Loaded, find_effect};
 use super::windows::Windows;
 use crate::app::{App, wake};
 use crate::auth::Actor;
@@ -21,6 +23,9 @@ use crate::db::rollouts::RolloutRow;
 use crate::engine::{self, Reconciled};
 use crate::error::Error;
 use crate::intents::nodes::requests::{self, ActionRequest};
+
+/// The code of a reinstall that the plan does not list.
+const NOT_LISTED: &str = "reinstall_not_planned";
 
 /// The result of a requested act.
 enum Done {
@@ -39,9 +44,11 @@ enum Done {
 pub(super) async fn apply(
     app: &App,
     rollout: &RolloutRow,
+    loaded: &Loaded,
     row: &NodeRow,
     planned: &Planned,
 ) -> Result<bool, Error> {
+    let effect = find_effect(&loaded.effects, row, rollout.number);
     let mut tx = app.pool.begin().await?;
     let Some(node) = lock_node(&mut tx, rollout, row, planned).await? else {
         return Ok(false);
@@ -49,15 +56,16 @@ pub(super) async fn apply(
     let mut scope = tx.begin().await?;
     let code = planned.because.code();
     let (act, reason, operation, pass) =
-        match request(&mut scope, app, rollout, row, &node, planned).await {
+        match request(&mut scope, app, rollout, (row, effect), &node, planned).await {
             Ok(Done::Applied { operation, pass }) => {
                 scope.commit().await?;
                 let reason = planned.because.to_string();
                 (planned.act.clone(), (code, reason), operation, pass)
             }
-            // The rules refuse the revision on the node: the rollout leaves the node out.
+            // The rules refuse the revision on the node, or the plan does not list its reinstall: the
+            // rollout leaves the node out.
             Err(Error::Conflict {
-                code: code @ "incompatible",
+                code: code @ ("incompatible" | NOT_LISTED),
                 detail,
             }) => {
                 scope.rollback().await?;
@@ -124,12 +132,15 @@ async fn request(
     conn: &mut PgConnection,
     app: &App,
     rollout: &RolloutRow,
-    row: &NodeRow,
+    (row, effect): (&NodeRow, Option<Effect>),
     node: &LockedNode,
     planned: &Planned,
 ) -> Result<Done, Error> {
     match &planned.act {
-        Act::Close { .. } => close(conn, app, rollout, row, node).await,
+        Act::Close { .. } => {
+            let action = choose_action(row, effect)?;
+            close(conn, app, rollout, row, node, action).await
+        }
         Act::Change { .. } if node.state == State::Failed => {
             act(conn, app, rollout, node, Action::Retry).await
         }
@@ -177,7 +188,22 @@ async fn give_back(
     }
 }
 
-/// Assigns the target and requests a converge. The node leaves service in the same transaction, or
+/// Returns the action that brings the node to the target.
+///
+/// # Errors
+/// 409 for a reinstall that the confirmed plan does not list.
+fn choose_action(row: &NodeRow, effect: Option<Effect>) -> Result<Action, Error> {
+    match effect {
+        Some(Effect::Reinstall | Effect::Wipe) if !row.reinstall_planned => Err(Error::conflict(
+            NOT_LISTED,
+            format!("the plan does not list the reinstall of {}", row.name),
+        )),
+        Some(Effect::Reinstall | Effect::Wipe) => Ok(Action::Reinstall),
+        Some(Effect::None | Effect::InPlace | Effect::Reboot) | None => Ok(Action::Converge),
+    }
+}
+
+/// Assigns the target and requests a converge or a reinstall. The node leaves service in the same transaction, or
 /// not at all: without a slot of the disruption budget the act is undone.
 async fn close(
     conn: &mut PgConnection,
@@ -185,6 +211,7 @@ async fn close(
     rollout: &RolloutRow,
     row: &NodeRow,
     node: &LockedNode,
+    action: Action,
 ) -> Result<Done, Error> {
     let now = app.clock.now();
     // A freeze may have been declared since the plan.
@@ -195,7 +222,7 @@ async fn close(
     if !db::claims::set_assigned(conn, row.claim, rollout.target, now).await? {
         return Ok(Done::NotNow);
     }
-    let done = act(conn, app, rollout, node, Action::Converge).await?;
+    let done = act(conn, app, rollout, node, action).await?;
     let pass = engine::reconcile_now(conn, node.id, now).await?;
     let left = db::nodes::find_for_update(conn, &node.id.to_string()).await?;
     match (done, left) {

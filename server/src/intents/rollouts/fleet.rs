@@ -205,8 +205,13 @@ pub(super) fn find_effect(
     target: i32,
 ) -> Option<Effect> {
     let effect = effects.get(&find_former(row, target)).copied();
+    // A failed reinstall leaves no system that could be converged.
+    let least = match row.reinstall_planned && row.running.is_none() {
+        true => Effect::Reinstall,
+        false => Effect::InPlace,
+    };
     match is_retaken(row, target) {
-        true => Some(effect.unwrap_or(Effect::InPlace).max(Effect::InPlace)),
+        true => Some(effect.map_or(least, |effect| effect.max(least))),
         false => effect,
     }
 }
@@ -218,8 +223,8 @@ fn find_former(row: &NodeRow, target: i32) -> Option<i32> {
     row.running.or(failed_on)
 }
 
-/// Returns whether the rollout takes the node although it is failed or quarantined: a person has
-/// retried it, or it failed on the revision that the rollout leaves.
+/// Returns whether the rollout takes a failed or quarantined node: retried by a person, or failed on
+/// the revision that the rollout leaves.
 fn is_retaken(row: &NodeRow, target: i32) -> bool {
     let rests = matches!(row.state, State::Failed | State::Quarantined);
     let is_retried = row.failed_before && matches!(row.mark, Mark::NotBegun | Mark::Waiting);
@@ -341,7 +346,9 @@ fn find_stage(row: &NodeRow, target: i32) -> Stage {
             State::Admitting => Stage::Validating(Validation::Readmitting),
             State::InService => find_stage_in_service(row, target),
             // Taken out of quarantine, and not yet on the way.
-            State::Failed | State::Quarantined if row.action == Some(Action::Converge) => {
+            State::Failed | State::Quarantined
+                if matches!(row.action, Some(Action::Converge | Action::Reinstall)) =>
+            {
                 Stage::Changing(Change::Working)
             }
             State::Failed if row.mark == Mark::Changing => {
@@ -369,7 +376,7 @@ fn find_stage_in_service(row: &NodeRow, target: i32) -> Stage {
         // The comparison after the change has not been recorded.
         (None, Some(OperationState::Succeeded)) => Stage::Changing(Change::Working),
         (Some(_) | None, _) => match row.action {
-            Some(Action::Converge) => Stage::Changing(Change::Draining),
+            Some(Action::Converge | Action::Reinstall) => Stage::Changing(Change::Draining),
             Some(_) | None => Stage::Changing(Change::DrainCancelled),
         },
     }

@@ -9,6 +9,7 @@ mod execute; // Actions of a plan, each in a transaction of its own
 mod fleet; // The facts of a rollout
 pub(crate) mod jobs; // Jobs on the nodes of a pool
 mod plan; // A planned rollout, with the digest that a person confirms
+mod reinstalls; // Reinstalls, and the second person
 mod signals; // Alerts that halt a rollout
 pub(crate) mod view; // Rollouts as returned to readers
 pub(crate) mod windows; // The maintenance windows of a rollout

@@ -8,7 +8,7 @@ use muster_api::rollouts::PlanRollout;
 use muster_core::effects::Effect as Cost;
 use muster_core::ids::RolloutId;
 use muster_core::rollout::{
-    AfterDeadline, Allow, DrainPolicy, Fleet, MaintenanceWindow, Opening, RolloutPolicy, Rule,
+    AfterDeadline, DrainPolicy, Fleet, MaintenanceWindow, Opening, RolloutPolicy, Rule,
     plan as plan_tick,
 };
 use muster_core::values::Digest;
@@ -16,6 +16,7 @@ use serde_json::json;
 use sqlx::PgConnection;
 
 use super::fleet::{self, Loaded};
+use super::reinstalls;
 use super::view::{self, Parts};
 use super::windows::Windows;
 use crate::app::App;
@@ -53,6 +54,7 @@ pub(crate) async fn plan(
         let key = &pool.id.to_string();
         let named = Named { kind: "pool", key };
         actor.need(conn, "rollout.plan", named).await?;
+        reinstalls::need_right(conn, actor, &body.policy, named).await?;
         db::revisions::lock(conn, pool.id).await?;
         let stored = revisions::find_named(conn, pool.id, body.revision).await?;
         revisions::parse_installable(&stored)?;
@@ -70,6 +72,7 @@ pub(crate) async fn plan(
             expires_at: now + WAITS,
             planned: 0,
             actor: &actor.name,
+            person: &actor.person,
             now,
         };
         db::rollouts::insert(conn, &new).await?;
@@ -85,6 +88,7 @@ pub(crate) async fn plan(
             return Err(Error::conflict("nothing_to_change", detail));
         }
         refuse_impossible(&body.policy, &loaded, now)?;
+        reinstalls::keep(conn, &row, &loaded).await?;
         let digest = find_digest(&row, &loaded);
         new.digest = &digest;
         new.planned = i32::try_from(planned).unwrap_or(i32::MAX);
@@ -115,10 +119,6 @@ pub(super) fn check(policy: &RolloutPolicy) -> Result<(), Error> {
             )
         })
         .collect();
-    if policy.allow == Allow::Reinstall {
-        let detail = "A rollout changes nodes in place or with a reboot. Reinstall nodes singly.";
-        faults.push(fault("/policy/allow", "unsupported", detail));
-    }
     if policy.train {
         let detail =
             "A rollout changes the stack of a node. Other changes of the node are separate.";
