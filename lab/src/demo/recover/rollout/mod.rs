@@ -225,16 +225,14 @@ async fn gives_way(
     moves::nothing_changes(cast, &name, drained).await?;
     let shown = cast.slurm.scontrol(&["show", "node", drained]).await?;
     ensure!(shown.contains(FAN), "the person's drain is gone:\n{shown}");
-    cast.slurm
-        .scontrol(&["update", &node, "state=resume"])
-        .await?;
-    wait(cast, &name, Ending::AtLeast(1), &[]).await?;
     cast.watch
         .say(&format!("5. {dead} loses its power before its turn"));
     let machine = std::sync::Arc::clone(cast.machine(dead)?);
     machine.power_off(Cause::Lab).await?;
     moves::wait_for_out(cast, dead).await?;
-    moves::changing_end(cast, &name).await?;
+    cast.slurm
+        .scontrol(&["update", &node, "state=resume"])
+        .await?;
     moves::nothing_changes(cast, &name, dead).await?;
     machine.press_button(Cause::Lab).await?;
     wait(cast, &name, Ending::Done, &[]).await?;

@@ -8,7 +8,7 @@ use muster_api::rollouts::{Rollout, RolloutState};
 use muster_core::rollout::Mark;
 use serde_json::json;
 
-use super::super::cast::{Cast, RECOVERY, SHORT};
+use super::super::cast::{Cast, SHORT};
 use super::super::declare::POOL;
 use super::TURN;
 use crate::parts::Part;
@@ -23,12 +23,10 @@ const QUIET: Duration = Duration::from_secs(30);
 pub(super) enum Ending {
     Done,
     Halted,
-    /// The number of done nodes.
-    AtLeast(u32),
 }
 
-/// Plans a rollout of the pool to a revision, prints the plan, and starts the rollout. Returns its
-/// name. Without a canary node, the planner chooses one.
+/// Plans a rollout of the pool to a revision, prints the plan, and starts the rollout in place of a
+/// halted one. Returns its name. Without a canary node, the planner chooses one.
 pub(super) async fn start(
     cast: &Cast<'_>,
     work: &Path,
@@ -55,7 +53,7 @@ pub(super) async fn start(
     println!("{}", plan.trim_end());
     let (name, _) = plan.split_once(':').context("a plan has a name")?;
     programs
-        .cli(&["rollout", "start", name], &["--yes"])
+        .cli(&["rollout", "start", name], &["--yes", "--supersede"])
         .await?;
     Ok(name.to_owned())
 }
@@ -94,7 +92,6 @@ pub(super) async fn wait(
         }
         let over = match (ending, rollout.state) {
             (Ending::Done, RolloutState::Done) | (Ending::Halted, RolloutState::Halted) => true,
-            (Ending::AtLeast(wanted), RolloutState::Running) => done >= wanted,
             (_, RolloutState::Running) => false,
             (_, other) => anyhow::bail!("{name} is {other}: {:?}", rollout.halt),
         };
@@ -115,18 +112,6 @@ pub(super) async fn wait_for_out(cast: &Cast<'_>, node: &str) -> anyhow::Result<
         Ok(budget.nodes_out.iter().any(|out| out.node == node))
     });
     out.await
-}
-
-/// Waits until no node changes.
-pub(super) async fn changing_end(cast: &Cast<'_>, name: &str) -> anyhow::Result<()> {
-    let client = cast.programs.client();
-    let ended = cast
-        .watch
-        .until(client, "changing nodes to end", RECOVERY, async |_| {
-            let rollout = client.rollout(name).await?;
-            Ok(count(&rollout, Mark::Changing) + count(&rollout, Mark::Validating) == 0)
-        });
-    ended.await
 }
 
 /// Checks for [`QUIET`] that the rollout starts no node, because `out` is out of service, and that its
