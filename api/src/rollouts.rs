@@ -236,7 +236,8 @@ pub struct RolloutNode {
     #[serde(default)]
     pub running: Option<i32>,
     /// The computed effect of bringing the node to the revision: `none`, `in_place`, `reboot`,
-    /// `reinstall` or `wipe`. Absent while the running revision is unknown.
+    /// `reinstall` or `wipe`. Absent while the running revision is unknown. At least `in_place` for a
+    /// failed node that the rollout takes.
     #[serde(default)]
     pub effect: Option<String>,
     /// Lifecycle state of the node.

@@ -185,9 +185,21 @@ async fn the_drain_deadline_skips_the_node_or_asks_a_person() {
         }
         world.advance(60);
         settle(&mut world).await;
-        let asked = "SELECT count(*) FROM events WHERE kind = 'rollout.deadline_passed' AND node_id IS NOT NULL";
-        let asked = sqlx::query_scalar::<_, i64>(asked).fetch_one(&world.server.app.pool);
-        assert_eq!(asked.await.unwrap(), i64::from(then == "ask"), "once");
+        let asked = async |world: &World| {
+            let count = "SELECT count(*) FROM events WHERE kind = 'rollout.deadline_passed' AND node_id IS NOT NULL";
+            let count = sqlx::query_scalar::<_, i64>(count).fetch_one(&world.server.app.pool);
+            count.await.unwrap()
+        };
+        assert_eq!(asked(&world).await, i64::from(then == "ask"), "once");
+        if then == "ask" {
+            let later = json!({ "drain": { "deadline": { "after_s": 7200, "then": "ask" } } });
+            let body = json!({ "policy": later, "reason": "a long job" });
+            steer(&world, &name, "adjust", body).await.expect(200);
+            settle(&mut world).await;
+            world.advance(7200);
+            settle(&mut world).await;
+            assert_eq!(asked(&world).await, 2, "a later deadline passes too");
+        }
         assert_eq!(taken(&world).await.len(), 0);
         drains["drain"]["deadline"]["then"] = json!("requeue");
         let refused = plan(&world, 2, &drains).await.expect(422);

@@ -102,7 +102,7 @@ async fn a_rollout_reinstalls_nodes_behind_a_canary_and_back() {
 
 #[tokio::test]
 async fn a_failed_reinstall_is_written_again_after_a_retry() {
-    let mut world = serving(1, Value::Null).await;
+    let mut world = serving(1, json!(1)).await;
     let target = newest(&world).await;
     world.fail("n1", "write_image", false, 2);
     let name = start(&world, target, &reinstalling()).await;
@@ -123,6 +123,8 @@ async fn a_failed_reinstall_is_written_again_after_a_retry() {
     let done = show(&world, &name).await;
     assert_eq!(done["state"], "done", "{done:#}");
     assert_eq!(running(&world, "n1").await, Some(target));
+    // Each attempt is of the rollout, and the hour of the pool is untouched.
+    world.ask("n1", "reinstall").await.expect(202);
 }
 
 #[tokio::test]
@@ -165,11 +167,83 @@ async fn beyond_the_hourly_limit_another_person_starts() {
     let done = show(&world, name).await;
     assert_eq!(marks(&done), ["done"; 2], "{done:#}");
 
-    // The rollout has its own limit: the hour of the pool is untouched.
+    // Single reinstalls have the hour of the pool. The next rollout counts this one.
     world.ask("n1", "reinstall").await.expect(202);
+    world.settle().await;
+    let back = plan(&world, 1, &reinstalling()).await.expect(201).body;
+    let again = steer(
+        &world,
+        back["name"].as_str().unwrap(),
+        "start",
+        json!({ "plan": back["plan"] }),
+    );
+    let again = again.await;
+    assert_eq!(again.problem().1, "second_person", "{}", again.text);
+    assert!(again.text.contains("has 0 left"), "{}", again.text);
 
     // Who may not reinstall plans no reinstalls.
     let automation = world.server.caller(Role::Automation).await;
     let wanted = json!({ "pool": "gpu", "revision": 1, "policy": reinstalling() });
     automation.post("/v1/rollouts", &wanted).await.expect(403);
+}
+
+/// The limit is of the person, with all tokens of that person.
+#[tokio::test]
+async fn a_person_does_not_start_as_somebody_else() {
+    let world = serving(2, Value::Null).await;
+    let target = newest(&world).await;
+    let planned = plan(&world, target, &reinstalling()).await.expect(201).body;
+    let wanted = json!({ "name": "also-me", "role": "operator", "expires_in_s": 600, "releases_per_hour": 1 });
+    let made = world
+        .admin
+        .post("/v1/tokens", &wanted)
+        .await
+        .expect(201)
+        .body;
+    let secret = made["secret"].as_str().unwrap().to_owned();
+    let path = format!(
+        "/v1/rollouts/{}/actions/start",
+        planned["name"].as_str().unwrap()
+    );
+    let body = json!({ "plan": planned["plan"] });
+    let also_me = world.server.with(Some(secret));
+    let alone = also_me.post(&path, &body).await;
+    assert_eq!(alone.problem().1, "second_person", "{}", alone.text);
+    // A plan of a version before names no person.
+    let forget = "UPDATE rollouts SET person = NULL";
+    sqlx::query(forget)
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
+    let unknown = also_me.post(&path, &body).await;
+    assert_eq!(unknown.problem().1, "second_person", "{}", unknown.text);
+}
+
+/// A node whose image write failed has no system. A rollout without reinstalls neither converges it
+/// nor repeats the write.
+#[tokio::test]
+async fn a_failed_write_is_not_repeated_by_a_rollout_without_reinstalls() {
+    let mut world = serving(1, Value::Null).await;
+    let target = newest(&world).await;
+    world.fail("n1", "write_image", false, 2);
+    start(&world, target, &reinstalling()).await;
+    settle(&mut world).await;
+    assert_eq!(world.state("n1").await, "failed");
+    let before = world.states("n1").await;
+
+    let mut stack = world.admin.get("/v1/stacks/base").await.expect(200).body;
+    stack["spec"]["version"] = json!("3");
+    stack["spec"]["kernel_args"] = json!(["v=3"]);
+    let body = json!({ "spec": stack["spec"] });
+    world.admin.put("/v1/stacks/base", &body).await.expect(200);
+    let next = plan(&world, newest(&world).await, &policy()).await;
+    let next = next.expect(201).body;
+    assert_eq!(next["nodes"][0]["effect"], "reinstall", "{next:#}");
+    let body = json!({ "plan": next["plan"], "supersede": true });
+    let name = next["name"].as_str().unwrap();
+    steer(&world, name, "start", body).await.expect(200);
+    settle(&mut world).await;
+    let seen = show(&world, name).await;
+    assert_eq!(marks(&seen), ["skipped"], "{seen:#}");
+    assert_eq!(world.states("n1").await, before);
 }

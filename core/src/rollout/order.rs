@@ -1,5 +1,6 @@
 //! The order in which nodes are taken. Nodes that wait already come first, then the nodes of the
-//! superseded revision, then the sort keys of the policy. The nodes of a unit are taken as a single
+//! superseded revision, then the sort keys of the policy. Nodes out of service come last, because such
+//! a node may fail again: as the canary it would halt the way back. The nodes of a unit are taken as a single
 //! block, at the place of the first.
 //!
 //! Nodes with the same last job follow the first such node, regardless of the sort keys, because the job
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::fleet::{Fleet, Jobs, Node, Stage};
+use super::fleet::{Fleet, Jobs, Node, Service, Stage};
 use super::policy::{OrderKey, RolloutPolicy};
 use super::units::{Unit, Units};
 
@@ -104,7 +105,14 @@ fn is_superseded(fleet: &Fleet, node: &Node) -> bool {
 fn sort_nodes<'a>(policy: &RolloutPolicy, fleet: &'a Fleet) -> Vec<&'a Node> {
     let is_candidate = |node: &&Node| matches!(node.stage, Stage::Waiting | Stage::NotBegun);
     let mut nodes: Vec<&Node> = fleet.nodes.iter().filter(is_candidate).collect();
-    let rank = |node: &Node| (node.stage != Stage::Waiting, !is_superseded(fleet, node));
+    let rank = |node: &Node| {
+        let is_out = node.member.service != Service::Serving;
+        (
+            node.stage != Stage::Waiting,
+            is_out,
+            !is_superseded(fleet, node),
+        )
+    };
     nodes.sort_by(|a, b| {
         let by_key = || {
             let orders = policy.order.iter().map(|key| compare(key, a, b));

@@ -119,7 +119,14 @@ fn follow_wrong(view: View<'_>, node: &Node, result: &str) -> Next {
         return Next::Act(Act::Fail { give_back: false }, because);
     }
     match view.stop {
-        Some(Rule::Superseded) => return Next::Act(Act::Skip, Because::Superseded),
+        // The next rollout takes a failed node, and leaves a skipped one.
+        Some(Rule::Superseded) => {
+            let result = result.to_owned();
+            return Next::Act(
+                Act::Fail { give_back: false },
+                Because::WrongResult { result },
+            );
+        }
         Some(rule @ Rule::Halted(_)) => return Next::Hold(rule.clone()),
         Some(_) | None => {}
     }

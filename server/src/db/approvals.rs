@@ -286,8 +286,7 @@ pub async fn count_erased(
                                       OR o.actor IN (SELECT 'token:' || t.name FROM tokens t WHERE t.person = $2)) AS "by_person!",
                   count(*) FILTER (WHERE c.pool_id = $3) AS "of_pool!"
            FROM operations o LEFT JOIN claims c ON c.id = o.claim_id
-           WHERE (o.kind = ANY ($5) AND o.state <> 'cancelled' AND o.created_at > $4
-                  AND NOT EXISTS (SELECT FROM rollout_nodes r WHERE r.node_id = o.node_id AND r.operation_id = o.id))
+           WHERE (o.kind = ANY ($5) AND o.state <> 'cancelled' AND o.created_at > $4 AND o.rollout_id IS NULL)
               OR (o.kind = 'replace' AND o.finished_at IS NULL)"#,
         actor,
         person,

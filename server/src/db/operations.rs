@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_api::operations::OperationState;
 use muster_core::gates::SuiteVerdict;
-use muster_core::ids::{ClaimId, JobId, NodeId, OperationId};
+use muster_core::ids::{ClaimId, JobId, NodeId, OperationId, RolloutId};
 use muster_core::lifecycle::steps::{JobState, Step};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -109,6 +109,20 @@ pub async fn set_suite(conn: &mut PgConnection, id: OperationId, suite: &str) ->
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Stores the rollout behind an operation.
+pub async fn set_rollout(
+    conn: &mut PgConnection,
+    id: OperationId,
+    rollout: RolloutId,
+) -> sqlx::Result<()> {
+    let named = sqlx::query!(
+        "UPDATE operations SET rollout_id = $2 WHERE id = $1",
+        id as OperationId,
+        rollout as RolloutId
+    );
+    named.execute(conn).await.map(drop)
 }
 
 /// Returns the reason of a person for an act beyond the budget, given with an operation.

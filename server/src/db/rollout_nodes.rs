@@ -54,9 +54,15 @@ pub struct NodeRow {
     pub gpus: Option<String>,
     /// Start of the time without jobs, for a node that waits or drains.
     pub idle_since: Option<jiff_sqlx::Timestamp>,
-    /// The node failed in another rollout, on the assigned revision, and no request has put it into
-    /// quarantine since.
+    /// The node failed in another rollout, on the assigned revision, and no other request has had it
+    /// since.
     pub failed_on_assigned: bool,
+    /// The state that failed, of a failed node.
+    pub failed_phase: Option<State>,
+    /// No system is installed: an image write was begun, and did not end.
+    pub has_no_system: bool,
+    /// The last retry by a person.
+    pub retried_at: Option<jiff_sqlx::Timestamp>,
     /// The plan lists the node for a reinstall.
     pub reinstall_planned: bool,
 }
@@ -114,12 +120,14 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
                   open.kind AS "open_operation?", attempt.state AS "attempt?", attempt.created_at AS "attempted_at?", n.protected, n.adopted,
                   site.name AS site, rack.name AS "rack?", n.labels AS "labels: Labels",
                   CASE WHEN profile.id IS NOT NULL THEN COALESCE(profile.spec #>> '{gpus,count}', '0') END AS "gpus?", r.idle_since, r.reinstall_planned,
+                  n.failed_phase AS "failed_phase: State", n.os_host_key IS NULL AS "has_no_system!", r.retried_at,
                   n.state IN ('failed', 'quarantined') AND EXISTS (
                           SELECT FROM rollout_nodes f JOIN rollouts o ON o.id = f.rollout_id
-                          WHERE f.node_id = r.node_id AND f.claim_id = r.claim_id AND f.rollout_id <> r.rollout_id AND f.mark = 'failed'
-                                AND o.target_id = c.assigned_id)
+                          WHERE f.node_id = r.node_id AND f.claim_id = r.claim_id AND f.rollout_id <> r.rollout_id
+                                AND (f.mark = 'failed' OR f.mark = 'changing' AND n.state = 'failed')
+                                AND (f.operation_id = n.operation_id OR f.since >= n.entered_at) AND o.target_id = c.assigned_id)
                       AND NOT EXISTS (
-                          SELECT FROM operations q WHERE q.node_id = r.node_id AND q.kind = 'quarantine' AND q.state = 'succeeded'
+                          SELECT FROM operations q WHERE q.node_id = r.node_id AND q.kind = 'quarantine' AND q.state <> 'cancelled'
                                 AND q.finished_at >= n.entered_at) AS "failed_on_assigned!"
            FROM rollout_nodes r JOIN nodes n ON n.id = r.node_id JOIN claims c ON c.id = r.claim_id JOIN objects site ON site.id = n.site_id
                 LEFT JOIN pool_revisions assigned ON assigned.id = c.assigned_id LEFT JOIN pool_revisions running ON running.id = c.running_id
@@ -130,6 +138,49 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
         id as RolloutId
     )
     .fetch_all(conn)
+    .await?)
+}
+
+/// Records a retry by a person.
+pub async fn set_retried(
+    conn: &mut PgConnection,
+    id: RolloutId,
+    node: NodeId,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let retried = sqlx::query!(
+        "UPDATE rollout_nodes SET retried_at = $3 WHERE rollout_id = $1 AND node_id = $2",
+        id as RolloutId,
+        node as NodeId,
+        now.to_sqlx() as _
+    );
+    retried.execute(conn).await.map(drop)
+}
+
+/// Number of nodes listed for a reinstall by rollouts started since a time.
+#[derive(Clone, Copy, Debug)]
+pub struct ListedReinstalls {
+    pub by_person: i64,
+    pub of_pool: i64,
+}
+
+/// Counts the reinstalls of rollouts started by a person, or for a pool.
+pub async fn count_reinstalls(
+    conn: &mut PgConnection,
+    person: &str,
+    pool: ObjectId,
+    since: Timestamp,
+) -> Result<ListedReinstalls, Error> {
+    Ok(sqlx::query_as!(
+        ListedReinstalls,
+        r#"SELECT count(*) FILTER (WHERE o.started_by = $1) AS "by_person!", count(*) FILTER (WHERE o.pool_id = $2) AS "of_pool!"
+           FROM rollouts o JOIN rollout_nodes r ON r.rollout_id = o.id AND r.reinstall_planned
+           WHERE o.started_at > $3"#,
+        person,
+        pool as ObjectId,
+        since.to_sqlx() as _
+    )
+    .fetch_one(conn)
     .await?)
 }
 

@@ -32,8 +32,10 @@ pub struct RolloutRow {
     pub halt: Option<Json<HaltReason>>,
     pub stalled_since: Option<jiff_sqlx::Timestamp>,
     pub actor: String,
-    /// The person who planned the rollout; `None` for a plan of a version before.
+    /// The person behind the plan; `None` for a plan of a version before.
     pub person: Option<String>,
+    /// The person behind the start; `None` for a start by a version before.
+    pub started_by: Option<String>,
     pub created_at: Timestamp,
     pub started_at: Option<jiff_sqlx::Timestamp>,
     pub since: Option<jiff_sqlx::Timestamp>,
@@ -101,7 +103,7 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<RolloutRo
         RolloutRow,
         r#"SELECT r.id AS "id: RolloutId", r.name, r.pool_id AS "pool: ObjectId", pool.name AS pool_name, r.target_id AS "target: RevisionId",
                   target.number, r.policy AS "policy: Json<RolloutPolicy>", r.state AS "state: RolloutState", r.digest, r.expires_at, r.planned, r.promoted,
-                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.person, r.created_at, r.started_at, r.since, r.ended_at,
+                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.person, r.started_by, r.created_at, r.started_at, r.since, r.ended_at,
                   -- The start of a rollout ends the superseded one at the same time. A plan is to supersede the open rollout.
                   (SELECT bad.number FROM rollouts s JOIN pool_revisions bad ON bad.id = s.target_id
                    WHERE s.pool_id = r.pool_id AND s.id <> r.id
@@ -130,7 +132,7 @@ pub async fn list(
         RolloutRow,
         r#"SELECT r.id AS "id: RolloutId", r.name, r.pool_id AS "pool: ObjectId", pool.name AS pool_name, r.target_id AS "target: RevisionId",
                   target.number, r.policy AS "policy: Json<RolloutPolicy>", r.state AS "state: RolloutState", r.digest, r.expires_at, r.planned, r.promoted,
-                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.person, r.created_at, r.started_at, r.since, r.ended_at,
+                  r.failed_and_left, r.halt AS "halt: Json<HaltReason>", r.stalled_since, r.actor, r.person, r.started_by, r.created_at, r.started_at, r.since, r.ended_at,
                   -- The start of a rollout ends the superseded one at the same time. A plan is to supersede the open rollout.
                   (SELECT bad.number FROM rollouts s JOIN pool_revisions bad ON bad.id = s.target_id
                    WHERE s.pool_id = r.pool_id AND s.id <> r.id
@@ -184,11 +186,17 @@ pub async fn expire(conn: &mut PgConnection, now: Timestamp) -> Result<(), Error
 ///
 /// # Errors
 /// When another rollout of the pool runs or is halted.
-pub async fn start(conn: &mut PgConnection, id: RolloutId, now: Timestamp) -> Result<(), Error> {
+pub async fn start(
+    conn: &mut PgConnection,
+    id: RolloutId,
+    person: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE rollouts SET state = 'running', started_at = $2, since = $2 WHERE id = $1",
+        "UPDATE rollouts SET state = 'running', started_at = $2, since = $2, started_by = $3, estimate = NULL, estimated_at = NULL WHERE id = $1",
         id as RolloutId,
-        now.to_sqlx() as _
+        now.to_sqlx() as _,
+        person
     )
     .execute(conn)
     .await?;
@@ -214,7 +222,7 @@ pub async fn halt(
 /// Ends a halt.
 pub async fn resume(conn: &mut PgConnection, id: RolloutId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE rollouts SET state = 'running', halt = NULL, since = $2, stalled_since = NULL WHERE id = $1",
+        "UPDATE rollouts SET state = 'running', halt = NULL, since = $2, stalled_since = NULL, estimate = NULL, estimated_at = NULL WHERE id = $1",
         id as RolloutId,
         now.to_sqlx() as _
     )
@@ -242,7 +250,7 @@ pub async fn set_policy(
 /// Ends the canary and its soak.
 pub async fn promote(conn: &mut PgConnection, id: RolloutId) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE rollouts SET promoted = true WHERE id = $1",
+        "UPDATE rollouts SET promoted = true, estimate = NULL, estimated_at = NULL WHERE id = $1",
         id as RolloutId
     )
     .execute(conn)
@@ -311,7 +319,8 @@ pub async fn set_plan(conn: &mut PgConnection, new: &NewRollout<'_>) -> Result<(
 }
 
 /// Takes the calculation of the estimated end of a plan or of a running rollout with at least `nodes`
-/// nodes, unless begun by a server after `before`. Returns one rollout, never estimated ones first.
+/// nodes, unless begun by a server after `before`. A running rollout comes before a plan, and the
+/// oldest estimate is the first.
 pub async fn take_estimate(
     conn: &mut PgConnection,
     nodes: i64,
@@ -322,7 +331,7 @@ pub async fn take_estimate(
         r#"UPDATE rollouts SET estimated_at = $3 WHERE id = (
                SELECT r.id FROM rollouts r WHERE r.state IN ('planned', 'running') AND (r.estimated_at IS NULL OR r.estimated_at <= $2)
                       AND (SELECT count(*) FROM rollout_nodes n WHERE n.rollout_id = r.id) >= $1
-               ORDER BY r.estimated_at NULLS FIRST, r.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+               ORDER BY r.state = 'planned', r.estimated_at NULLS FIRST, r.id LIMIT 1 FOR UPDATE SKIP LOCKED)
            RETURNING id AS "id: RolloutId""#,
         nodes,
         before.to_sqlx() as _,

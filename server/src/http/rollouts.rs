@@ -71,7 +71,7 @@ async fn list_rollouts(
 ///
 /// Every claim of the pool moves to the revision, in waves behind a canary. The answer lists each
 /// node with the computed effect, and the rule against taking the node. An earlier
-/// revision is a way back.
+/// revision is a way back. A policy that allows reinstalls needs `node.reinstall` too.
 #[utoipa::path(post, path = "/v1/rollouts",
     extensions(("x-muster-access" = json!({ "verb": "rollout.plan", "place": "any" })),
         ("x-muster-links" = json!({ "self": ["get_rollout", {"rollout": "$response.body#/name"}] }))),
@@ -248,7 +248,8 @@ async fn skip_rollout_node(
 
 /// Lets the rollout take a failed or skipped node again.
 ///
-/// A failure stays counted over the whole run.
+/// The node returns to service through a converge or a reinstall and its gates. A failure stays
+/// counted over the whole run.
 #[utoipa::path(post, path = "/v1/rollouts/{rollout}/actions/retry",
     extensions(("x-muster-access" = json!({ "verb": "rollout.start", "place": "rollout={rollout}" })),
         ("x-muster-links" = json!({ "self": ["get_rollout", {"rollout": "$response.body#/name"}] }))),

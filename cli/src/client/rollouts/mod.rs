@@ -11,6 +11,7 @@ use muster_api::rollouts::{
     PlanRollout, Rollout, RolloutEstimate, RolloutState, RolloutWindow, StartRollout, SteerNode,
     SteerRollout,
 };
+use muster_core::effects::Effect;
 use muster_core::rollout::{HaltWhen, RolloutPolicy};
 use serde::de::DeserializeOwned;
 
@@ -203,9 +204,13 @@ async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
 /// Starts a plan after a confirmation. `None`: the person did not confirm.
 async fn start(session: &Session, args: StartArgs) -> anyhow::Result<Option<Rollout>> {
     let seen = session.client.rollout(&args.rollout).await?;
+    let reinstalls = describe_reinstalls(&seen).map(|line| format!(" ({line})"));
     let question = format!(
-        "Move {} nodes of {} to revision {}?",
-        seen.planned, seen.pool, seen.revision
+        "Move {} nodes of {} to revision {}{}?",
+        seen.planned,
+        seen.pool,
+        seen.revision,
+        reinstalls.unwrap_or_default()
     );
     if !asking::agreed(&question, args.yes || args.plan.is_some())? {
         return Ok(None);
@@ -297,6 +302,7 @@ fn describe(rollout: &Rollout) -> Vec<String> {
     let windows = rollout.now.iter().flat_map(|now| &now.windows);
     lines.extend(windows.map(describe_window));
     lines.extend(describe_waves(rollout));
+    lines.extend(describe_reinstalls(rollout));
     lines.extend(rollout.estimate.as_ref().map(describe_end));
     lines.extend(describe_visits(rollout));
     if rollout.state == RolloutState::Planned {
@@ -365,15 +371,29 @@ fn describe_waves(rollout: &Rollout) -> Option<String> {
 
 /// Returns the estimated end in a line.
 fn describe_end(estimate: &RolloutEstimate) -> String {
+    let as_of = estimate.as_of.map(|at| format!(", as of {at:.0}"));
+    let as_of = as_of.unwrap_or_default();
     match (estimate.early, estimate.late, &estimate.unknown) {
-        (Some(early), Some(late), _) => {
-            let as_of = estimate.as_of.map(|at| format!(", as of {at:.0}"));
-            let as_of = as_of.unwrap_or_default();
-            format!("estimated end: {early:.0} to {late:.0}{as_of}")
-        }
-        (_, _, Some(why)) => format!("estimated end: unknown: {why}"),
+        (Some(early), Some(late), _) => format!("estimated end: {early:.0} to {late:.0}{as_of}"),
+        (_, _, Some(why)) => format!("estimated end: unknown{as_of}: {why}"),
         (_, _, None) => "estimated end: unknown".to_owned(),
     }
+}
+
+/// Returns the number of planned reinstalls in a line. `None` without one.
+fn describe_reinstalls(rollout: &Rollout) -> Option<String> {
+    let nodes = rollout.nodes.iter().flatten();
+    let is_reinstall = |effect: &str| effect == Effect::Reinstall.as_str();
+    let count = nodes
+        .filter(|node| node.effect.as_deref().is_some_and(is_reinstall))
+        .count();
+    let permits = rollout.policy.allow.permits(Effect::Reinstall);
+    let verb = match permits {
+        true => "their root disks are written anew",
+        false => "skipped, because the policy does not allow it",
+    };
+    let open = rollout.state == RolloutState::Planned;
+    (count > 0 && open).then(|| format!("nodes to reinstall: {count}; {verb}"))
 }
 
 /// Returns the date of the policy in a line, with the nodes that are late.

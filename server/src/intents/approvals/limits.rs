@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::intents::claims::disks::Disks;
 use crate::{db, document};
 
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
+pub(crate) const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How long a request waits for a second person.
 pub(crate) const WAITS: SignedDuration = SignedDuration::from_hours(24);
 

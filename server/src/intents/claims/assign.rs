@@ -76,9 +76,8 @@ pub(crate) async fn assign(
 /// Rejects a node at work: its steps would mix two revisions.
 async fn allow_now(conn: &mut PgConnection, node: &LockedNode) -> Result<(), Error> {
     let rests = match node.state {
-        State::InService | State::Failed | State::Maintenance => true,
+        State::InService | State::Failed | State::Maintenance | State::Quarantined => true,
         State::Discovered
-        | State::Quarantined
         | State::Inspecting
         | State::Available
         | State::Imaging
@@ -94,7 +93,7 @@ async fn allow_now(conn: &mut PgConnection, node: &LockedNode) -> Result<(), Err
         return Ok(());
     }
     let detail = format!(
-        "{} is {} or at work; assign the revision when the node is in service, in maintenance or failed, without a running step.",
+        "{} is {} or at work; assign the revision when the node is in service, in maintenance, quarantined or failed, without a running step.",
         node.name, node.state
     );
     Err(Error::conflict("busy", detail))

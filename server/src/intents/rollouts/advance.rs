@@ -1,9 +1,11 @@
 //! A tick: plans every open rollout from the facts, and applies the planned actions.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use muster_api::rollouts::RolloutState;
-use muster_core::ids::RolloutId;
-use muster_core::rollout::{Fleet, Node, Opening, Placement, Plan, Rule, Stage, Verdict, plan};
+use muster_core::ids::{NodeId, RolloutId};
+use muster_core::rollout::{Fleet, Node, Opening, Plan, Rule, Stage, Verdict, plan};
 use serde_json::json;
 use tracing::Instrument as _;
 
@@ -12,6 +14,7 @@ use super::{execute, find};
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
+use crate::db::rollout_nodes::NodeRow;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 
@@ -154,14 +157,21 @@ async fn ask_people(
     now: Timestamp,
 ) -> Result<(), Error> {
     let code = Rule::DrainDeadline.code();
-    let is_late = |place: &&Placement| place.why == Some(Rule::DrainDeadline);
-    for place in plan.placements.iter().filter(is_late).take(ATTEMPTS) {
-        let row = loaded.rows.iter().find(|row| row.node == place.node);
-        let Some(row) = row.filter(|row| row.reason_code.as_deref() != Some(code)) else {
+    let rows: BTreeMap<NodeId, &NodeRow> = loaded.rows.iter().map(|row| (row.node, row)).collect();
+    for place in &plan.placements {
+        let (Some(row), Some(rule)) = (rows.get(&place.node), &place.why) else {
             continue;
         };
-        let reason = Rule::DrainDeadline.to_string();
-        db::rollout_nodes::note(conn, rollout.id, row.node, code, &reason).await?;
+        let was_asked = row.reason_code.as_deref() == Some(code);
+        if was_asked == (*rule == Rule::DrainDeadline) {
+            continue;
+        }
+        // A later deadline ends the question, and may pass too.
+        let reason = rule.without_holders().to_string();
+        db::rollout_nodes::note(conn, rollout.id, row.node, rule.code(), &reason).await?;
+        if was_asked {
+            continue;
+        }
         let summary = format!("rollout {}: {} waits: {reason}", rollout.name, row.name);
         let event = NewEvent::node(now, "muster", "rollout.deadline_passed", row.node, summary);
         let detail = json!({ "rollout": rollout.name, "pool": rollout.pool_name, "revision": rollout.number, "code": code });

@@ -82,7 +82,7 @@ pub(crate) async fn start(
             )
             .await?;
         }
-        db::rollouts::start(conn, row.id, now).await?;
+        db::rollouts::start(conn, row.id, &actor.person, now).await?;
         record(conn, actor, app, &row, "rollout.started", "started").await?;
         answer(conn, request).await
     })
@@ -265,9 +265,13 @@ async fn steer_node(
             wrong: None,
             operation: None,
         };
-        db::rollout_nodes::set_mark(conn, &new, app.clock.now()).await?;
+        let now = app.clock.now();
+        db::rollout_nodes::set_mark(conn, &new, now).await?;
+        if to == Mark::NotBegun {
+            db::rollout_nodes::set_retried(conn, row.id, node.node, now).await?;
+        }
         let summary = format!("rollout {}: {} is {to}: {reason}", row.name, node.name);
-        let event = actor.event(app.clock.now(), "rollout.node", Some(node.node), summary);
+        let event = actor.event(now, "rollout.node", Some(node.node), summary);
         let detail =
             json!({ "rollout": row.name, "pool": row.pool_name, "mark": to, "code": "person" });
         db::events::insert(conn, event.with(detail)).await?;

@@ -40,8 +40,15 @@ pub async fn estimate_large(app: &App) -> Result<usize, Error> {
         let row = find(&mut conn, &id.to_string()).await?;
         let loaded = match fleet::load(&mut conn, &row, now).await {
             Ok(loaded) => loaded,
-            // An unreadable revision has no estimate.
-            Err(Error::Conflict { .. }) => continue,
+            Err(Error::Conflict { detail, .. }) => {
+                let unreadable = RolloutEstimate {
+                    unknown: Some(detail),
+                    as_of: Some(now),
+                    ..RolloutEstimate::default()
+                };
+                db::rollouts::keep_estimate(&mut conn, id, &unreadable, now).await?;
+                continue;
+            }
             Err(error) => return Err(error),
         };
         drop(conn);

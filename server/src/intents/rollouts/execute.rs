@@ -124,7 +124,9 @@ async fn lock_node(
     let node = db::nodes::find_for_update(conn, &row.node.to_string()).await?;
     let seen = db::rollout_nodes::find_mark(conn, rollout.id, row.node).await?;
     let is_planned = seen.is_some_and(|seen| seen.mark == row.mark && (seen.is_free || !starts));
-    Ok(node.filter(|_| goes_on && is_planned))
+    // A node on a way of its own since the plan is planned again.
+    let is_unmoved = |node: &LockedNode| !starts || node.state == row.state;
+    Ok(node.filter(|node| goes_on && is_planned && is_unmoved(node)))
 }
 
 /// Requests the act of the node.
@@ -138,10 +140,14 @@ async fn request(
 ) -> Result<Done, Error> {
     match &planned.act {
         Act::Close { .. } => {
-            let action = choose_action(row, effect)?;
+            let action = choose_action(rollout, row, effect)?;
             close(conn, app, rollout, row, node, action).await
         }
         Act::Change { .. } if node.state == State::Failed => {
+            // A retry of this phase writes the image.
+            if row.failed_phase == Some(State::Imaging) {
+                need_listed(rollout, row)?;
+            }
             act(conn, app, rollout, node, Action::Retry).await
         }
         Act::GiveBack { .. } | Act::Fail { give_back: true } | Act::Skip
@@ -192,14 +198,30 @@ async fn give_back(
 ///
 /// # Errors
 /// 409 for a reinstall that the confirmed plan does not list.
-fn choose_action(row: &NodeRow, effect: Option<Effect>) -> Result<Action, Error> {
+fn choose_action(
+    rollout: &RolloutRow,
+    row: &NodeRow,
+    effect: Option<Effect>,
+) -> Result<Action, Error> {
     match effect {
-        Some(Effect::Reinstall | Effect::Wipe) if !row.reinstall_planned => Err(Error::conflict(
+        Some(Effect::Reinstall | Effect::Wipe) => {
+            need_listed(rollout, row).map(|()| Action::Reinstall)
+        }
+        Some(Effect::None | Effect::InPlace | Effect::Reboot) | None => Ok(Action::Converge),
+    }
+}
+
+/// Allows a reinstall that the confirmed plan lists. A start by a version before confirms none.
+///
+/// # Errors
+/// 409 for every other node.
+fn need_listed(rollout: &RolloutRow, row: &NodeRow) -> Result<(), Error> {
+    match row.reinstall_planned && rollout.started_by.is_some() {
+        true => Ok(()),
+        false => Err(Error::conflict(
             NOT_LISTED,
             format!("the plan does not list the reinstall of {}", row.name),
         )),
-        Some(Effect::Reinstall | Effect::Wipe) => Ok(Action::Reinstall),
-        Some(Effect::None | Effect::InPlace | Effect::Reboot) | None => Ok(Action::Converge),
     }
 }
 
@@ -253,6 +275,7 @@ async fn act(
     };
     let actor = Actor::muster().acting_for(&rollout.actor);
     let operation = requests::write_action(conn, app, &actor, node, request).await?;
+    db::operations::set_rollout(conn, operation, rollout.id).await?;
     Ok(Done::Applied {
         operation: Some(operation),
         pass: None,

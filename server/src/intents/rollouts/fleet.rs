@@ -205,8 +205,8 @@ pub(super) fn find_effect(
     target: i32,
 ) -> Option<Effect> {
     let effect = effects.get(&find_former(row, target)).copied();
-    // A failed reinstall leaves no system that could be converged.
-    let least = match row.reinstall_planned && row.running.is_none() {
+    // A failed image write leaves no system that could be converged.
+    let least = match row.has_no_system {
         true => Effect::Reinstall,
         false => Effect::InPlace,
     };
@@ -227,7 +227,10 @@ fn find_former(row: &NodeRow, target: i32) -> Option<i32> {
 /// the revision that the rollout leaves.
 fn is_retaken(row: &NodeRow, target: i32) -> bool {
     let rests = matches!(row.state, State::Failed | State::Quarantined);
-    let is_retried = row.failed_before && matches!(row.mark, Mark::NotBegun | Mark::Waiting);
+    // A later request, such as a quarantine, ends the retry.
+    let retried = row.retried_at.map(|at| at.to_jiff());
+    let is_retried = matches!(row.mark, Mark::NotBegun | Mark::Waiting)
+        && retried.is_some_and(|at| row.entered_at <= at);
     let is_left = row.failed_on_assigned && row.assigned != Some(target);
     rests && (is_retried || is_left)
 }

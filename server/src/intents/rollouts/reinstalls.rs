@@ -2,6 +2,7 @@
 //! the digest with the start. Beyond an hourly limit of the person or of the pool, the plan and the
 //! start need two persons.
 
+use muster_api::plans::ReleaseLimit;
 use muster_core::effects::Effect;
 use muster_core::ids::NodeId;
 use muster_core::rollout::{Allow, RolloutPolicy};
@@ -46,7 +47,8 @@ pub(super) async fn keep(
     Ok(())
 }
 
-/// Allows the start of a plan with reinstalls.
+/// Allows the start of a plan with reinstalls. The reinstalls of other rollouts started within the hour
+/// count.
 ///
 /// # Errors
 /// 403 without the right to reinstall, or to approve where a second person is needed; 409
@@ -72,15 +74,29 @@ pub(super) async fn allow_start(
         spec: &spec,
     };
     let limits = limits::list(conn, app, actor, Some(of)).await?;
-    let Some(limit) = limits.iter().find(|limit| limit.left < count) else {
+    let since = app.clock.now() - limits::HOUR;
+    let listed = db::rollout_nodes::count_reinstalls(conn, &actor.person, row.pool, since).await?;
+    let left = |limit: &ReleaseLimit| {
+        let listed = match limit.pool {
+            Some(_) => listed.of_pool,
+            None => listed.by_person,
+        };
+        limit
+            .left
+            .saturating_sub(u32::try_from(listed).unwrap_or(u32::MAX))
+    };
+    let Some(limit) = limits.iter().find(|limit| left(limit) < count) else {
         return Ok(());
     };
     if row.person.as_ref().is_some_and(|by| *by != actor.person) {
         return actor.need(conn, "approval.decide", named).await;
     }
     let detail = format!(
-        "The plan reinstalls {count} nodes. The limit of {} has {} left in this hour, of {} per hour: another person must start the plan.",
-        limit.of, limit.left, limit.per_hour
+        "The plan reinstalls {count} nodes. The limit of {} has {} left in this hour, of {} per hour: another person with the rights node.reinstall and approval.decide must start the plan, until {:.0}.",
+        limit.of,
+        left(limit),
+        limit.per_hour,
+        row.expires_at
     );
     Err(Error::conflict("second_person", detail))
 }

@@ -246,10 +246,10 @@ fn describe_effect(action: Action) -> &'static str {
             "Runs gates in the installed system, or in the live image without one. The results decide nothing."
         }
         Action::Converge => {
-            "Drains the node, installs the stack over the running system, and runs the gates."
+            "Drains a node in service, installs the stack over the running system, and runs the gates."
         }
         Action::Reinstall => {
-            "Drains the node, writes the image to the root disk, and runs the gates."
+            "Drains a node in service, writes the image to the root disk, and runs the gates."
         }
         Action::RotateBmc => {
             "Gives the BMC a new password, beside the jobs. The old password is kept until the BMC accepts the new one."

@@ -386,7 +386,9 @@ fn describe(rollout: &Rollout, act: Act, node: &str) -> Vec<String> {
             "The rollout leaves {node} out, and {node} keeps its present revision."
         )],
         Act::Retry => vec![
-            format!("The rollout takes {node} out of service again, in its turn."),
+            format!(
+                "The rollout converges or reinstalls {node} in its turn. The node returns to service after its gates."
+            ),
             "A failure of the node stays counted.".to_owned(),
         ],
     }
