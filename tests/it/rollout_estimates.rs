@@ -71,6 +71,8 @@ async fn a_large_rollout_is_estimated_by_the_task() {
 
     let body = json!({ "plan": planned["plan"] });
     steer(&world, "gpu-1", "start", body).await.expect(200);
+    assert!(estimate(&world).await["unknown"].is_string());
+    assert_eq!(rollouts::estimate(app).await.unwrap(), 1);
     let slower =
         json!({ "policy": { "budgets": { "max_changing": 5 } }, "reason": "the mirror is busy" });
     steer(&world, "gpu-1", "adjust", slower).await.expect(200);
