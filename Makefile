@@ -109,7 +109,7 @@ pins: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-pins --port 0 --only-pins --once
 
 # A pool of such machines, in service with jobs, moves to new revisions in waves: with four kills, halted by a failing gate, back again, and beside a
-# person's drain and a dead machine. Six machines; `MACHINES=4` takes two thirds of the time.
+# person's drain and a dead machine. Six machines, or `MACHINES=4`.
 rollout: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-rollout --port 0 --only-rollouts --machines $(or $(MACHINES),6) --once
 

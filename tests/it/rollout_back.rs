@@ -1,4 +1,4 @@
-//! The way back after a halt: which nodes out of service a rollout to the former revision takes.
+//! The way back after a halt: nodes out of service in a rollout to the former revision.
 
 use muster_core::gates::Verdict;
 use muster_server::tasks::rollouts;
@@ -43,7 +43,7 @@ async fn the_way_back_takes_a_node_whose_change_failed() {
     world.check().await;
 }
 
-/// A request put the node into quarantine, so a person decides about it.
+/// A request put the node into quarantine, so a person decides.
 #[tokio::test]
 async fn the_way_back_leaves_a_node_that_a_person_has_quarantined() {
     let mut world = serving(2, json!("100%")).await;
@@ -64,7 +64,7 @@ async fn the_way_back_leaves_a_node_that_a_person_has_quarantined() {
     assert_eq!(running(&world, &canary).await, Some(2));
 }
 
-/// A person who retries a node wants it back in service, on the target.
+/// A retry returns the node to service, on the target.
 #[tokio::test]
 async fn a_retried_node_returns_to_service_through_its_gates() {
     for (kind, state) in [("gates", "quarantined"), ("converge", "failed")] {
@@ -158,7 +158,7 @@ async fn the_way_back_takes_a_node_whose_first_attempt_failed_in_the_halt() {
     world.check().await;
 }
 
-/// The node is in quarantine for a reason of its own now. A person may still give it to the rollout.
+/// The node is in quarantine for a reason of its own now. A person may give the node to the rollout.
 #[tokio::test]
 async fn the_way_back_leaves_a_node_that_failed_again_for_another_request() {
     let mut world = serving(1, json!(1)).await;

@@ -1,5 +1,5 @@
-//! Reinstalls by rollouts: the nodes are those of the plan, and beyond an hourly limit a second person
-//! starts.
+//! Reinstalls by rollouts: only nodes of the plan, and beyond an hourly limit a start by a second
+//! person.
 
 use muster_api::tokens::Role;
 use muster_core::gates::Verdict;
@@ -45,7 +45,7 @@ fn reinstalling() -> Value {
     policy
 }
 
-/// The number of times that a node was imaged after its first way into service.
+/// The number of image writes on a node after the first way into service.
 async fn imaged(world: &World, node: &str) -> usize {
     let states = world.states(node).await;
     states.iter().filter(|state| *state == "imaging").count() - 1
@@ -78,7 +78,7 @@ async fn a_rollout_reinstalls_nodes_behind_a_canary_and_back() {
     }
     world.check().await;
 
-    // The image is bad on one node: the way back writes the former one, out of quarantine too.
+    // The image is bad on n2: the way back writes the former image, out of quarantine too.
     world.gates("n2", &[Verdict::Fail]);
     let mut at_once = reinstalling();
     at_once["canary"] = Value::Null;
@@ -167,7 +167,7 @@ async fn beyond_the_hourly_limit_another_person_starts() {
     let done = show(&world, name).await;
     assert_eq!(marks(&done), ["done"; 2], "{done:#}");
 
-    // Single reinstalls have the hour of the pool. The next rollout counts this one.
+    // Single reinstalls have the hour of the pool. The next rollout counts the former rollout.
     world.ask("n1", "reinstall").await.expect(202);
     world.settle().await;
     let back = plan(&world, 1, &reinstalling()).await.expect(201).body;
@@ -181,13 +181,13 @@ async fn beyond_the_hourly_limit_another_person_starts() {
     assert_eq!(again.problem().1, "second_person", "{}", again.text);
     assert!(again.text.contains("has 0 left"), "{}", again.text);
 
-    // Who may not reinstall plans no reinstalls.
+    // A plan of reinstalls needs the right to reinstall.
     let automation = world.server.caller(Role::Automation).await;
     let wanted = json!({ "pool": "gpu", "revision": 1, "policy": reinstalling() });
     automation.post("/v1/rollouts", &wanted).await.expect(403);
 }
 
-/// The limit is of the person, with all tokens of that person.
+/// The limit is of a person, with all tokens of the person.
 #[tokio::test]
 async fn a_person_does_not_start_as_somebody_else() {
     let world = serving(2, Value::Null).await;

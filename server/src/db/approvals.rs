@@ -265,7 +265,8 @@ pub struct Erased {
 
 /// Counts erasing operations since a time, except cancelled ones: releases, wipes and
 /// reinstallations. Replacements under way count too, because each will release a node. Reinstalls
-/// of rollouts do not: their number is fixed by the plan. Takes a lock until the end of the transaction, so that two counts never run at once.
+/// of rollouts do not: their number is fixed by the plan. Takes a lock until the end of the
+/// transaction, so that two counts never run at once.
 pub async fn count_erased(
     conn: &mut PgConnection,
     actor: &str,

@@ -225,8 +225,8 @@ fn need_listed(rollout: &RolloutRow, row: &NodeRow) -> Result<(), Error> {
     }
 }
 
-/// Assigns the target and requests a converge or a reinstall. The node leaves service in the same transaction, or
-/// not at all: without a slot of the disruption budget the act is undone.
+/// Assigns the target and requests a converge or a reinstall. The node leaves service in the same
+/// transaction, or not at all: without a slot of the disruption budget the act is undone.
 async fn close(
     conn: &mut PgConnection,
     app: &App,
