@@ -15,6 +15,8 @@ ifdef CHECKS
 export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/.ci/driver
 export CLIPPY_ARGS := -Dwarnings__CLIPPY_HACKERY__
 export CARGO_INCREMENTAL := 0
+# Panics name file and line without debug information.
+export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 # The console over 200 simulated nodes. Needs cargo, a C compiler and PostgreSQL; installs nothing.
@@ -36,8 +38,9 @@ deps:
 static: deps
 	node/build-static
 
+# `make test` has both programs already from its part `prepare`.
 build: static
-	cargo build --locked --workspace --bin muster --bin muster-lab
+	$(if $(PREPARED),,cargo build --locked --workspace --bin muster --bin muster-lab)
 
 # The Terraform provider, as people install it: see docs/terraform.md.
 terraform: deps
