@@ -11,6 +11,7 @@ pub mod firmware; // Firmware settings for booting
 pub mod launch; // The interface to QEMU or a fake
 pub mod oracle; // The machine's own log of its power
 mod ovmf; // Files of OVMF
+pub(crate) mod processors; // CPUs of the host, shared by the guests
 pub mod qemu; // Runs a machine in QEMU
 pub(crate) mod qemu_args; // QEMU's command line
 mod qmp; // QEMU's control protocol

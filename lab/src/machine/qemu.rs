@@ -3,22 +3,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
 use tokio::process::Child;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::time::MissedTickBehavior;
 
 use super::accel::Accel;
 use super::console::{Console, listen};
 use super::launch::{Answer, Boot, Exit, Guest, GuestAct, Launcher};
 use super::ovmf::UEFI_FACTORY_VARIABLES;
+use super::processors::{LOOK_EVERY, Place, Processors};
 use super::qemu_args::{QMP_SOCKET, UEFI_VARIABLES, arguments, disk_id};
 use super::{disks, qmp::Qmp};
 use crate::error::{LabError, io};
@@ -41,7 +43,7 @@ pub struct Qemu {
     dir: PathBuf,
     netns: Netns,
     tap: String,
-    cpu: usize,
+    processors: Arc<Processors>,
     accel: Accel,
     console: Console,
     /// Locked while a QEMU connects, so that each boot gets the connection of its own QEMU.
@@ -50,13 +52,12 @@ pub struct Qemu {
 
 impl Qemu {
     /// Makes the machine's directory with its disks and firmware variables; existing files are
-    /// kept. The serial console can also be read at the listener `console`. `place` is the index of
-    /// the machine in the rack.
+    /// kept. The serial console can also be read at the listener `console`.
     pub(crate) fn prepare(
         plan: &MachinePlan,
         dir: &Path,
         netns: &Netns,
-        place: usize,
+        processors: Arc<Processors>,
         tap: String,
         accel: Accel,
         console: std::net::TcpListener,
@@ -82,7 +83,7 @@ impl Qemu {
             dir,
             netns,
             tap,
-            cpu: cpu(place)?,
+            processors,
             accel,
             console,
             control,
@@ -98,10 +99,11 @@ impl Qemu {
             .mark(&format!("boot {} of {}", boot.number, self.plan.name));
         let said = self.dir.join(QEMU_LOG);
         let log = fs::File::create(&said).map_err(io(format!("make {}", said.display())))?;
+        let (cpu, place) = self.processors.take();
         let mut child = self
             .netns
             .command("taskset")
-            .args(["--cpu-list", &self.cpu.to_string(), "qemu-system-x86_64"])
+            .args(["--cpu-list", &cpu.to_string(), "qemu-system-x86_64"])
             .args(arguments(&self.plan, &self.tap, self.accel, boot))
             .current_dir(&self.dir)
             .stdin(Stdio::null())
@@ -132,27 +134,9 @@ impl Qemu {
             clippy::disallowed_methods,
             reason = "the task ends with the QEMU process that it waits for"
         )]
-        tokio::spawn(accompany(child, qmp, queue, ended));
+        tokio::spawn(accompany(child, place, qmp, queue, ended));
         Ok(Guest { pid, acts, exit })
     }
-}
-
-/// Returns the CPU for all threads of a machine's QEMU; the machines of the rack share the CPUs in
-/// turn.
-///
-/// QEMU 7.2 reads a queue's shadow doorbell before other CPUs see QEMU's own write beside the
-/// doorbell (NVM Express base specification, Doorbell Buffer Config). On two CPUs at once a guest's
-/// doorbell is lost, and the guest's disk hangs. In six replays of a journal without pinning, four
-/// hung; in six replays on a single CPU, none hung.
-fn cpu(place: usize) -> Result<usize, LabError> {
-    let allowed = sched_getaffinity(Pid::from_raw(0))
-        .map_err(|error| io("ask which CPUs may be used")(error.into()))?;
-    let all: Vec<usize> = (0..CpuSet::count())
-        .filter(|cpu| allowed.is_set(*cpu).unwrap_or(false))
-        .collect();
-    all.get(place % all.len().max(1))
-        .copied()
-        .ok_or_else(|| LabError::Plan("no CPU may be used".to_owned()))
 }
 
 impl Launcher for Qemu {
@@ -165,11 +149,14 @@ impl Launcher for Qemu {
 /// ended.
 async fn accompany(
     mut child: Child,
+    mut place: Place,
     qmp: Qmp,
     mut queue: mpsc::Receiver<(GuestAct, oneshot::Sender<Answer>)>,
     ended: watch::Sender<Option<Exit>>,
 ) {
-    let mut stopped = false;
+    let (mut stopped, mut wedged) = (false, false);
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let status = loop {
         tokio::select! {
             status = child.wait() => break status,
@@ -179,7 +166,21 @@ async fn accompany(
                 // stopped CPUs counts as off.
                 let _ = child.start_kill();
             }
+            // A move would let a wedged guest run.
+            _ = looks.tick(), if !wedged => {
+                if let Some(pid) = child.id() {
+                    place.look(pid).await;
+                }
+            }
             Some((act, done)) = queue.recv() => {
+                wedged = match act {
+                    GuestAct::Wedge => true,
+                    GuestAct::Unwedge => false,
+                    _ => wedged,
+                };
+                if wedged {
+                    place.rest();
+                }
                 // An error only means that the requester stopped waiting.
                 let _ = done.send(perform(&mut child, &qmp, act).await);
             }
@@ -196,6 +197,7 @@ async fn accompany(
             other.unwrap_or("without a reason")
         )),
     };
+    drop(place);
     ended.send_replace(Some(exit));
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn arguments(plan: &MachinePlan, tap: &str, accel: Accel, boot: Boot)
     // Without graphics, SeaBIOS and its boot ROMs write to the serial line.
     add("-machine", "q35,graphics=off".to_owned());
     add("-accel", accel.argument().to_owned());
-    add("-cpu", "max".to_owned());
+    add("-cpu", accel.cpu().to_owned());
     add("-smp", plan.vcpus.to_string());
     add("-m", plan.memory_mib.to_string());
     add("-rtc", "base=utc".to_owned());

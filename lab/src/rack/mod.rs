@@ -24,6 +24,7 @@ use crate::error::{LabError, io};
 use crate::files::write_atomically;
 use crate::machine::Machine;
 use crate::machine::accel::Accel;
+use crate::machine::processors::Processors;
 use crate::machine::qemu::Qemu;
 use crate::machine::qemu_args::second_tap;
 use crate::plan::{BMC_GATEWAY, GATEWAY, MTU, MachinePlan, RackPlan, console_address};
@@ -78,26 +79,30 @@ impl Rack {
     async fn build(&mut self, plan: &RackPlan) -> Result<(), LabError> {
         write_atomically(&self.dir.join("rack.json"), plan)?;
         build_network(&self.netns, &plan.machines)?;
+        let processors = Processors::of_this_process()?;
         let mut slots = BTreeMap::new();
         for (index, machine) in plan.machines.iter().enumerate() {
-            slots.insert(
-                machine.name.to_string(),
-                self.build_slot(index, machine).await?,
-            );
+            let slot = self.build_slot(index, machine, &processors).await?;
+            slots.insert(machine.name.to_string(), slot);
         }
         self.slots = Arc::new(slots);
         self.control = Some(ControlServer::start(&self.dir, Arc::clone(&self.slots))?);
         Ok(())
     }
 
-    async fn build_slot(&self, index: usize, plan: &MachinePlan) -> Result<Slot, LabError> {
+    async fn build_slot(
+        &self,
+        index: usize,
+        plan: &MachinePlan,
+        processors: &Arc<Processors>,
+    ) -> Result<Slot, LabError> {
         let dir = self.dir.join(plan.name.as_str());
         let console = self.listen(console_address(index).into())?;
         let qemu = Qemu::prepare(
             plan,
             &dir,
             &self.netns,
-            index,
+            Arc::clone(processors),
             tap_name(index),
             self.accel,
             console,
