@@ -247,7 +247,7 @@ pub(super) const PARSERS: &[Parser] = &[
     )
     .experimental(),
     tool("gpu-burn", "`gpu_burn SECONDS`", GPU_BURN),
-    tool("gpu-fryer", "`gpu-fryer SECONDS`", GPU_FRYER).experimental(),
+    tool("gpu-fryer", "`gpu-fryer SECONDS`", GPU_FRYER),
     tool(
         "dcgmproftester",
         "`dcgmproftester12 --no-dcgm-validation -t 1004 -d SECONDS`",

@@ -13,6 +13,8 @@ use crate::gates::parsers::{Answer, parse};
 const H100: &str = "hgx-h100-80g";
 const H200: &str = "hgx-h200-141g";
 const NCCL: &str = "nccl-tests-2.19.6-h200.txt";
+const FRYER_H100: &str = "gpu-fryer-1.2.0-h100.txt";
+const FRYER_H200: &str = "gpu-fryer-1.2.0-h200.txt";
 
 /// The shipped profile with one GPU, as in the machines of the recordings.
 fn one_gpu(name: &str) -> HardwareProfile {
@@ -160,4 +162,44 @@ fn a_machine_whose_gpu_is_hidden_gets_the_reason_of_the_tool() {
     let told = "# Using devices\nvm: Test CUDA failure util.cu:674 'no CUDA-capable device is detected'\n .. vm pid 2907: Test failure common.cu:1454\n";
     let why = judge(&shipped("admit", "nccl.all_reduce"), 2, told).unwrap_err();
     assert!(why.contains("no CUDA-capable device"), "{why}");
+}
+
+#[test]
+fn the_speed_of_gpu_fryer_is_held_against_the_profile() {
+    let gate = shipped("deep", "gpu.fryer");
+    let (h100, h200) = (fixture(FRYER_H100), fixture(FRYER_H200));
+    for (name, text, speed) in [(H100, &h100, "721280"), (H200, &h200, "707697")] {
+        let assessed = judge_by(&one_gpu(name), &gate, 0, text).expect("a reading");
+        assert_eq!(assessed.verdict, Verdict::Pass, "{}", assessed.reason);
+        assert!(assessed.reason.contains(speed), "{}", assessed.reason);
+    }
+    // Printed with another load on the GPU, as the result of a healthy GPU.
+    let shared = h100.replace(
+        "721280 Gflops/s (min: 558551.91, max: 728976.21, dev: 28778.88)",
+        "320178 Gflops/s (min: 247390.12, max: 328753.98, dev: 25580.82)",
+    );
+    assert_ne!(shared, h100);
+    let assessed = judge_by(&one_gpu(H100), &gate, 0, &shared).expect("a reading");
+    assert_eq!(assessed.verdict, Verdict::Fail);
+    assert!(
+        assessed.reason.contains("fryer.speed of GPU 0 is 320178"),
+        "{}",
+        assessed.reason
+    );
+}
+
+#[test]
+fn an_average_outside_of_its_extremes_is_no_answer() {
+    let gate = shipped("deep", "gpu.fryer");
+    let text = fixture(FRYER_H200);
+    let line = "707697 Gflops/s (min: 704786.95, max: 709185.00, dev: 933.06)";
+    assert!(text.contains(line));
+    for wrong in [
+        "704000 Gflops/s (min: 704786.95, max: 709185.00, dev: 933.06)",
+        "709999 Gflops/s (min: 704786.95, max: 709185.00, dev: 933.06)",
+        "707697 Gflops/s (min: 704786.95, max: 709185.00, dev: 9330.60)",
+    ] {
+        let why = judge(&gate, 0, &text.replace(line, wrong)).unwrap_err();
+        assert!(why.contains("contradicts itself"), "{wrong}: {why}");
+    }
 }

@@ -76,6 +76,8 @@ pub(super) const RECORDINGS: &[Recording] = &[
     of("nvme-smart-log", "nvme-smart-log-2.3-failing.json", ("avail_spare", "spare")),
     of("nvidia-smi-topo", "nvidia-smi-580.105.08-4xa100-topo.txt", ("NUMA Affinity", "NUMA Distance")),
     of("gpu-fryer", "gpu-fryer-2gpus-documented.txt", ("Gflops/s (", "Tflops/s (")),
+    of("gpu-fryer", "gpu-fryer-1.2.0-h200.txt", ("Gflops/s (", "Tflops/s (")),
+    of("gpu-fryer", "gpu-fryer-1.2.0-h100.txt", ("Gflops/s (", "Tflops/s (")),
     of("dcgmproftester", "dcgmproftester-documented.txt", ("gflops)", "gops)")),
     of("df", "df-9.1-space.txt", ("1024-blocks", "512-blocks")),
     of("df", "df-9.1-inodes.txt", ("IUse%", "IUsed%")),

@@ -6,6 +6,8 @@
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const GPUS_MAX: usize = 256;
+/// The average is rounded to whole Gflop/s.
+const ROUNDING: f64 = 0.51;
 
 /// Result for a GPU.
 struct Gpu {
@@ -88,16 +90,18 @@ fn results(lines: &[&str]) -> Result<Vec<Gpu>, String> {
             return Err(unknown());
         }
         let (speed, rest) = rest.trim().split_once(" Gflops/s ").ok_or_else(unknown)?;
-        let [slowest, fastest, precisely] =
+        let [slowest, fastest, deviation] =
             numbers(rest, ["min", "max", "dev"]).ok_or_else(unknown)?;
         let speed = scan::number(speed).ok_or_else(unknown)?;
         if speed <= 0.0 || fastest <= 0.0 {
             return Err(format!("GPU {index} computed nothing"));
         }
-        // The line contains the average twice, once without its fraction.
-        if (speed - precisely).abs() > 0.51
-            || slowest > precisely + 0.01
-            || precisely > fastest + 0.01
+        // Up to 1.1.0, `dev` is the average again, with its fraction. Later `dev` is the standard
+        // deviation (gpu-fryer 43ccc3f), which is below the distance between the extremes.
+        let repeated = (speed - deviation).abs() <= ROUNDING;
+        if speed + ROUNDING < slowest
+            || speed > fastest + ROUNDING
+            || !(repeated || deviation <= fastest - slowest + ROUNDING)
         {
             return Err(format!("{:?} contradicts itself", scan::word(line)));
         }
@@ -107,7 +111,7 @@ fn results(lines: &[&str]) -> Result<Vec<Gpu>, String> {
         let throttled = throttled(below(2))
             .ok_or_else(|| format!("it tells nothing of GPU {index}'s throttling"))?;
         gpus.push(Gpu {
-            speed: precisely,
+            speed: if repeated { deviation } else { speed },
             slowest,
             temperature,
             throttled,

@@ -60,7 +60,7 @@ impl Run {
 struct Table {
     run: Run,
     expected: Option<Sizes>,
-    library: Option<String>,
+    version: Option<String>,
     /// The column names were read.
     columns: bool,
     /// The units below the column names were read.
@@ -97,10 +97,10 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             }
         }
     }
-    let library = table.library.take();
+    let version = table.version.take();
     let mut reading = table.into_run(answer.exit)?.into_reading()?;
-    if let Some(library) = library {
-        reading.version("nccl", &library);
+    if let Some(version) = version {
+        reading.version("nccl", &version);
     }
     Ok(reading)
 }
@@ -109,7 +109,7 @@ impl Table {
     /// Reads a line without `#`: a row, or the version of the library.
     fn read_row(&mut self, line: &str) -> Option<()> {
         if let Some(version) = line.strip_prefix("NCCL version ") {
-            self.library = Some(scan::word(version));
+            self.version = Some(scan::word(version));
         } else if self.columns && self.out_of_bounds.is_none() {
             self.run.rows.push(row(line)?);
         }
