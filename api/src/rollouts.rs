@@ -237,7 +237,7 @@ pub struct RolloutNode {
     pub running: Option<i32>,
     /// The computed effect of bringing the node to the revision: `none`, `in_place`, `reboot`,
     /// `reinstall` or `wipe`. Absent while the running revision is unknown. At least `in_place` for a
-    /// failed node that the rollout takes.
+    /// failed node that the rollout takes. A node taken by the rollout keeps the effect of its change.
     #[serde(default)]
     pub effect: Option<String>,
     /// Lifecycle state of the node.

@@ -145,8 +145,24 @@ async fn a_rollout_moves_a_pool_in_waves_behind_a_canary() {
         .count();
     assert_eq!(changing, 1, "{canary:#}");
     assert_eq!(canary["now"]["binding"]["code"], "canary");
+    let effects = |seen: &Value| {
+        let nodes = seen["nodes"].as_array().unwrap().iter();
+        nodes.filter(|node| node["effect"] == "reboot").count()
+    };
+    // From the begin of its converge, the revision of the canary is unknown.
+    let node = marked(&canary, "changing");
+    for _ in 0..100 {
+        if running(&world, &node).await.is_none() {
+            break;
+        }
+        world.pass().await;
+    }
+    assert_eq!(running(&world, &node).await, None);
+    let converged = show(&world, "gpu-1").await;
+    assert_eq!(effects(&converged), 4, "{converged:#}");
     settle(&mut world).await;
     let done = show(&world, "gpu-1").await;
+    assert_eq!(effects(&done), 4, "{done:#}");
     assert_eq!(
         (&done["state"], marks(&done)),
         (&json!("done"), vec!["done"; 4])
@@ -363,7 +379,7 @@ async fn assigned(world: &World, node: &str) -> i64 {
 
 #[tokio::test]
 async fn a_drain_of_the_rollout_is_not_taken_for_a_drain_of_others() {
-    let mut world = serving(2, json!("100%")).await;
+    let mut world = serving(2, json!(1)).await;
     let name = start(&world, 2, &policy()).await;
     until_one_changes(&mut world, &name).await;
     let node = marked(&show(&world, &name).await, "changing");
@@ -373,6 +389,7 @@ async fn a_drain_of_the_rollout_is_not_taken_for_a_drain_of_others() {
     assert_eq!(world.state(&node).await, "draining");
     rollouts::round(&world.server.app).await.unwrap();
     assert_eq!(marked(&show(&world, &name).await, "changing"), node);
+    // The other node begins before the scheduler's next look at the first node.
     settle(&mut world).await;
     assert_eq!(show(&world, &name).await["state"], "done");
     let states = world.states(&node).await;

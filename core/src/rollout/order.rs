@@ -1,7 +1,8 @@
 //! The order in which nodes are taken. Nodes that wait already come first, then the nodes of the
 //! superseded revision, then the sort keys of the policy. Nodes out of service come last, because such
-//! a node may fail again: as the canary it would halt the way back. The nodes of a unit are taken as a
-//! single block, at the place of the first.
+//! a node may fail again: as the canary it would halt the way back. When the nodes out of service use
+//! up the budget of the pool, they come first: no serving node could be taken before. The nodes of a
+//! unit are taken as a single block, at the place of the first.
 //!
 //! Nodes with the same last job follow the first such node, regardless of the sort keys, because the job
 //! ends on all nodes at the same time. As many as the slots admit are taken. A job on more nodes than
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::fleet::{Fleet, Jobs, Node, Service, Stage};
+use super::ledger::Ledger;
 use super::policy::{OrderKey, RolloutPolicy};
 use super::units::{Unit, Units};
 
@@ -38,8 +40,9 @@ pub(super) fn sort_candidates<'a>(
     policy: &RolloutPolicy,
     fleet: &'a Fleet,
     units: &Units<'a>,
+    now: Timestamp,
 ) -> Vec<Block<'a>> {
-    let blocks = form_blocks(sort_nodes(policy, fleet), units);
+    let blocks = form_blocks(sort_nodes(policy, fleet, now), units);
     let keys = |block: &Block<'a>| {
         let is_superseded = is_superseded(fleet, block.nodes[0]);
         let jobs = block.jobs().into_iter();
@@ -102,14 +105,16 @@ fn is_superseded(fleet: &Fleet, node: &Node) -> bool {
         .is_some_and(|bad| node.runs == Some(bad) || node.going_to == Some(bad))
 }
 
-fn sort_nodes<'a>(policy: &RolloutPolicy, fleet: &'a Fleet) -> Vec<&'a Node> {
+fn sort_nodes<'a>(policy: &RolloutPolicy, fleet: &'a Fleet, now: Timestamp) -> Vec<&'a Node> {
+    let pool = Ledger::open(&fleet.budget, fleet.members(), now).pool();
+    let is_full = pool.out >= pool.max;
     let is_candidate = |node: &&Node| matches!(node.stage, Stage::Waiting | Stage::NotBegun);
     let mut nodes: Vec<&Node> = fleet.nodes.iter().filter(is_candidate).collect();
     let rank = |node: &Node| {
         let is_out = node.member.service != Service::Serving;
         (
             node.stage != Stage::Waiting,
-            is_out,
+            is_out != is_full,
             !is_superseded(fleet, node),
         )
     };

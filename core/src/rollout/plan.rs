@@ -97,7 +97,7 @@ pub fn plan(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Plan {
             met.record(&mut desk, planned);
         }
     }
-    let candidates = sort_candidates(policy, fleet, &units);
+    let candidates = sort_candidates(policy, fleet, &units, now);
     for block in &candidates {
         if !block.nodes.iter().any(|node| met.is_planned(node)) {
             let planned = desk.enter(block);

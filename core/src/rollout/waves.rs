@@ -236,7 +236,11 @@ fn size_of_wave(waves: &Waves, number: u32, fleet: &Fleet) -> u32 {
 /// Returns the number of the wave of each node: 0 for the canary. Nodes begun so far are numbered in
 /// the order of their last change. Other nodes follow in the order in which the planner would take
 /// them now. A node that needs no change, is left out or needs a forbidden effect has no wave.
-pub fn number_waves(policy: &RolloutPolicy, fleet: &Fleet) -> BTreeMap<NodeId, u32> {
+pub fn number_waves(
+    policy: &RolloutPolicy,
+    fleet: &Fleet,
+    now: Timestamp,
+) -> BTreeMap<NodeId, u32> {
     let units = Units::find(fleet);
     let begun = |node: &&Node| has_begun(&units, node);
     let is_named = |node: &Node| match &policy.canary {
@@ -247,7 +251,7 @@ pub fn number_waves(policy: &RolloutPolicy, fleet: &Fleet) -> BTreeMap<NodeId, u
     let mut started: Vec<&Node> = fleet.nodes.iter().filter(begun).collect();
     started.sort_by_key(|node| (node.since, &node.name));
     blocks.extend(started.into_iter().map(|node| vec![node]));
-    for block in sort_candidates(policy, fleet, &units) {
+    for block in sort_candidates(policy, fleet, &units, now) {
         let is_left = |node: &&Node| {
             !has_begun(&units, node)
                 && node.effect != Effect::None

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_api::pools::DEFAULT_MAX_UNAVAILABLE;
+use muster_core::clusters::slurm::OUR_REASON;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::state::{Action, State};
 use muster_core::lifecycle::wait::WaitReason;
@@ -247,7 +248,8 @@ impl Selectors {
 }
 
 /// Lists the claimed nodes of a pool, and the claimed nodes of other pools in the failure domains of
-/// a site, ordered by name. A claim under release has no member.
+/// a site, ordered by name. A claim under release has no member. Until the scheduler's next look, a
+/// node back in service is known by its last state before the return; a drain of Muster ended there.
 pub async fn list_members(
     conn: &mut PgConnection,
     pool: ObjectId,
@@ -261,7 +263,8 @@ pub async fn list_members(
         r#"SELECT n.id AS "node: NodeId", n.name, c.name AS claim, c.pool_id = $1 AS "in_pool!", n.state, n.entered_at, n.reason,
                   c.served_at IS NOT NULL AS "served!",
                   n.held_back OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!",
-                  CASE WHEN o.node_id IS NOT NULL AND n.state = 'in_service' THEN concat_ws(': ', o.state, o.reason) END AS out,
+                  CASE WHEN o.node_id IS NOT NULL AND n.state = 'in_service' AND (starts_with(o.reason, $6) AND o.seen_at <= n.entered_at) IS NOT TRUE
+                       THEN concat_ws(': ', o.state, o.reason) END AS out,
                   c.written_off_until, c.written_off_reason, c.written_off_by,
                   n.site_id AS "site: ObjectId", site.name AS site_name, pool.name AS pool_name, rack.name AS "rack?", rack.labels AS "rack_labels?: Labels", n.labels AS "labels: Labels"
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects site ON site.id = n.site_id JOIN objects pool ON pool.id = c.pool_id
@@ -274,6 +277,7 @@ pub async fn list_members(
         &selectors.racks,
         &selectors.rack_labels as _,
         &selectors.labels as _,
+        OUR_REASON,
     )
     .fetch_all(conn)
     .await?)
@@ -361,8 +365,11 @@ pub async fn set_write_off(
 /// Returns whether the scheduler gives a node in service no jobs.
 pub async fn is_out_of_jobs(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM scheduler_outs o JOIN nodes n ON n.id = o.node_id AND n.state = 'in_service' WHERE n.id = $1) AS "out!""#,
-        node as NodeId
+        r#"SELECT EXISTS (
+               SELECT FROM scheduler_outs o JOIN nodes n ON n.id = o.node_id AND n.state = 'in_service'
+               WHERE n.id = $1 AND (starts_with(o.reason, $2) AND o.seen_at <= n.entered_at) IS NOT TRUE) AS "out!""#,
+        node as NodeId,
+        OUR_REASON,
     )
     .fetch_one(conn)
     .await?)

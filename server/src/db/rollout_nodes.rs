@@ -20,6 +20,8 @@ pub struct NodeRow {
     pub claim: ClaimId,
     /// The revision assigned before the rollout took the node.
     pub before: Option<RevisionId>,
+    /// Number of that revision.
+    pub former: Option<i32>,
     pub mark: Mark,
     pub since: Timestamp,
     pub reason_code: Option<String>,
@@ -113,7 +115,7 @@ pub async fn follow_members(
 pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<NodeRow>, Error> {
     Ok(sqlx::query_as!(
         NodeRow,
-        r#"SELECT r.node_id AS "node: NodeId", n.name, r.claim_id AS "claim: ClaimId", r.before_id AS "before: RevisionId", r.mark AS "mark: Mark", r.since, r.reason_code, r.reason,
+        r#"SELECT r.node_id AS "node: NodeId", n.name, r.claim_id AS "claim: ClaimId", r.before_id AS "before: RevisionId", former.number AS "former?", r.mark AS "mark: Mark", r.since, r.reason_code, r.reason,
                   r.changed, r.wrong, r.failed_before, r.deferred_until, r.operation_id AS "operation: OperationId",
                   c.state = 'bound' AND c.node_id = r.node_id AS "is_member!", assigned.number AS "assigned?", running.number AS "running?", c.hold,
                   n.state, n.entered_at, n.reason AS state_reason, n.wish AS "action: Action", n.operation_id AS "node_operation: OperationId",
@@ -131,6 +133,7 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
                                 AND q.finished_at >= n.entered_at) AS "failed_on_assigned!"
            FROM rollout_nodes r JOIN nodes n ON n.id = r.node_id JOIN claims c ON c.id = r.claim_id JOIN objects site ON site.id = n.site_id
                 LEFT JOIN pool_revisions assigned ON assigned.id = c.assigned_id LEFT JOIN pool_revisions running ON running.id = c.running_id
+                LEFT JOIN pool_revisions former ON former.id = r.before_id
                 LEFT JOIN operations open ON open.id = n.operation_id AND open.finished_at IS NULL
                 LEFT JOIN operations attempt ON attempt.id = r.operation_id
                 LEFT JOIN objects rack ON rack.id = n.rack_id LEFT JOIN objects profile ON profile.id = n.profile_id

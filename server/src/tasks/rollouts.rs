@@ -40,7 +40,7 @@ pub(super) async fn run_estimates(app: App, cancel: CancellationToken) {
             estimated = estimate(&app) => estimated,
         };
         if let Err(error) = estimated {
-            tracing::warn!(error = ?error, "rollouts could not be estimated; tried again in a few seconds");
+            tracing::warn!(error = ?error, "rollouts could not be estimated; tried again at the next turn");
         }
         tokio::select! {
             () = cancel.cancelled() => return,

@@ -15,7 +15,7 @@ fn by_twos() -> RolloutPolicy {
 }
 
 fn numbers(policy: &RolloutPolicy, fleet: &Fleet) -> Vec<Option<u32>> {
-    let numbers = number_waves(policy, fleet);
+    let numbers = number_waves(policy, fleet, start());
     let nodes = fleet.nodes.iter();
     nodes
         .map(|node| numbers.get(&node.member.node).copied())

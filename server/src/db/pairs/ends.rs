@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_core::clusters::slurm::OUR_REASON;
 use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::state::{Action, State};
 use muster_core::lifecycle::steps::{JobState, Step};
@@ -46,7 +47,8 @@ pub async fn list_candidates(
                   c.state = 'releasing' AS "releasing!", n.os_host_key IS NOT NULL AS "installed!",
                   EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.state IN ('queued', 'leased')) AS "busy!",
                   n.held_back OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!",
-                  (SELECT concat_ws(': ', o.state, o.reason) FROM scheduler_outs o WHERE o.node_id = n.id) AS out
+                  (SELECT concat_ws(': ', o.state, o.reason) FROM scheduler_outs o WHERE o.node_id = n.id
+                       AND (n.state = 'in_service' AND starts_with(o.reason, $4) AND o.seen_at <= n.entered_at) IS NOT TRUE) AS out
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects site ON site.id = n.site_id
            LEFT JOIN LATERAL (SELECT max(r.begun_at) AS at FROM pair_ends e JOIN pair_runs r ON r.id = e.run_id
                               WHERE e.node_id = n.id AND e.position IS NOT NULL) measured ON true
@@ -55,6 +57,7 @@ pub async fn list_candidates(
         pool as ObjectId,
         named as _,
         limit,
+        OUR_REASON,
     )
     .fetch_all(conn)
     .await?)

@@ -177,7 +177,8 @@ async fn find_effects(
     })?;
     let numbers: BTreeSet<i32> = rows
         .iter()
-        .filter_map(|row| find_former(row, rollout.number))
+        .flat_map(|row| [find_former(row, rollout.number), row.former])
+        .flatten()
         .collect();
     let mut effects = BTreeMap::new();
     for number in numbers {
@@ -214,6 +215,32 @@ pub(super) fn find_effect(
         true => Some(effect.map_or(least, |effect| effect.max(least))),
         false => effect,
     }
+}
+
+/// Returns the effect to show for a node. A node taken by the rollout keeps the effect of its change,
+/// and is at least converged.
+pub(super) fn find_shown_effect(
+    effects: &BTreeMap<Option<i32>, Effect>,
+    row: &NodeRow,
+    target: i32,
+) -> Option<Effect> {
+    let is_taken = match row.mark {
+        Mark::Changing | Mark::Validating | Mark::Failed => true,
+        Mark::Done => row.changed,
+        Mark::NotBegun | Mark::Waiting | Mark::Skipped => false,
+    };
+    if !is_taken {
+        return find_effect(effects, row, target);
+    }
+    let mut left = row.running.into_iter().chain(row.former);
+    let effect = left
+        .find(|number| *number != target)
+        .and_then(|number| effects.get(&Some(number)).copied());
+    let least = match row.has_no_system {
+        true => Effect::Reinstall,
+        false => Effect::InPlace,
+    };
+    Some(effect.map_or(least, |effect| effect.max(least)))
 }
 
 /// Returns the revision that the node leaves: the running one. A node whose change failed may run

@@ -11,7 +11,7 @@ use muster_core::rollout::{Losses, Placement, Plan, Rule, count_losses, number_w
 use sqlx::PgConnection;
 
 use super::estimates::find_estimate;
-use super::fleet::{self, Loaded, find_effect};
+use super::fleet::{self, Loaded, find_shown_effect};
 use crate::access::Place;
 use crate::auth::Actor;
 use crate::db;
@@ -109,7 +109,7 @@ async fn render(
         .as_ref()
         .zip(losses.as_ref())
         .filter(|_| with_nodes)
-        .map(|((loaded, planned), losses)| render_nodes(actor, &row, loaded, planned, losses));
+        .map(|((loaded, planned), losses)| render_nodes(actor, &row, loaded, planned, losses, now));
     let estimated = match &loaded {
         Some(loaded) if is_open && parts == Parts::Estimate => {
             Some(find_estimate(conn, &row, loaded, now).await?)
@@ -194,6 +194,7 @@ fn render_nodes(
     loaded: &Loaded,
     planned: &Plan,
     losses: &Losses,
+    now: Timestamp,
 ) -> Vec<RolloutNode> {
     let lost: BTreeMap<NodeId, u64> = losses
         .nodes
@@ -205,7 +206,7 @@ fn render_nodes(
         .iter()
         .map(|placement| (placement.node, placement))
         .collect();
-    let waves = number_waves(&rollout.policy, &loaded.fleet);
+    let waves = number_waves(&rollout.policy, &loaded.fleet, now);
     let is_begun = rollout.started_at.is_some();
     loaded
         .rows
@@ -217,7 +218,7 @@ fn render_nodes(
             wave: waves.get(&row.node).copied(),
             since: row.since,
             running: row.running,
-            effect: find_effect(&loaded.effects, row, rollout.number)
+            effect: find_shown_effect(&loaded.effects, row, rollout.number)
                 .map(|effect| effect.as_str().to_owned()),
             state: row.state.to_string(),
             why: placements
