@@ -1,8 +1,8 @@
 //! The order in which nodes are taken. Nodes that wait already come first, then the nodes of the
 //! superseded revision, then the sort keys of the policy. Nodes out of service come last, because such
-//! a node may fail again: as the canary it would halt the way back. When the nodes out of service use
-//! up the budget of the pool, they come first: no serving node could be taken before. The nodes of a
-//! unit are taken as a single block, at the place of the first.
+//! a node may fail again: as the canary it would halt the way back. When the pool has no free slot,
+//! nodes out of service come first: the slot may be theirs. The nodes of a unit are taken as a single
+//! block, at the place of the first.
 //!
 //! Nodes with the same last job follow the first such node, regardless of the sort keys, because the job
 //! ends on all nodes at the same time. As many as the slots admit are taken. A job on more nodes than

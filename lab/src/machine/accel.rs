@@ -52,7 +52,7 @@ impl Accel {
 
     /// The value of QEMU's `-cpu` option. Under emulation AVX2 is slow, and so is the isolation of page
     /// tables that Linux uses on Intel's model. A boot of the live image takes 24 s of CPU time with
-    /// `max` and with `Nehalem` (x86-64-v2), and 19 s with AMD as the vendor.
+    /// `max`, 23 s with `Nehalem` (x86-64-v2), and 19 s with `Nehalem` and AMD as the vendor.
     pub(crate) fn cpu(self) -> &'static str {
         match self {
             Self::Kvm => "max",
