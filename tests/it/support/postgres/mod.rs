@@ -27,6 +27,8 @@ const SETTINGS: [&str; 5] = [
     "synchronous_commit=off",
     "jit=off",
 ];
+/// A pool takes its connections in turn, and each one parses and plans every statement anew.
+const CONNECTIONS: u32 = 4;
 const TEMPLATE: &str = "muster_template";
 /// Reads until the test process is gone, whatever ended it, then stops the server and removes its files.
 const KEEPER: &str = r#"trap '' INT TERM HUP
@@ -78,8 +80,9 @@ async fn database_like(template: &str) -> PgPool {
         .await
         .unwrap();
     PgPoolOptions::new()
-        .max_connections(20)
+        .max_connections(CONNECTIONS)
         .acquire_timeout(Duration::from_secs(20))
+        .test_before_acquire(false)
         .connect_with(options(&running.socket_dir, &name))
         .await
         .unwrap()

@@ -9,9 +9,10 @@ use std::process::{Child, Command, Stdio};
 use muster_core::values::Digest;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
-use super::{connect, copy, own, unprivileged, wait_for_answer};
+use super::{TEMPLATE, connect, copy, own, unprivileged, wait_for_answer};
 
-const SETTINGS: [&str; 9] = [
+/// A statement is planned once for each connection, not six times: a test's connections are short-lived.
+const SETTINGS: [&str; 10] = [
     "listen_addresses=",
     "fsync=off",
     "full_page_writes=off",
@@ -20,6 +21,7 @@ const SETTINGS: [&str; 9] = [
     "max_connections=600",
     "autovacuum=off",
     "jit=off",
+    "plan_cache_mode=force_generic_plan",
     "max_wal_size=4GB",
 ];
 /// Keeps a server: stops it and removes its files after two looks, five seconds apart, that found no process with the shared lock.
@@ -126,7 +128,8 @@ fn start(template: &Path, users: &Path) -> (PathBuf, Child) {
         .current_dir("/")
         .spawn()
         .unwrap();
-    wait_for_answer(&dir, "postgres");
+    // The first connection writes what Postgres caches of a database's catalogue; each copy has it then.
+    wait_for_answer(&dir, TEMPLATE);
     (dir, keeper)
 }
 
