@@ -131,18 +131,26 @@ impl Ledger {
         Ok(slot)
     }
 
+    /// Checks whether all members may be taken out of service together, without taking the slots.
+    ///
+    /// # Errors
+    /// Returns the first budget without room for all: the pool, then the domains by id.
+    pub(super) fn check_all(&self, members: &[&Member]) -> Result<(), Refusal> {
+        let mut seen = BTreeSet::new();
+        let needed = members
+            .iter()
+            .copied()
+            .filter(|member| self.needs_slot(member) && seen.insert(member.node));
+        self.check_room(needed)
+    }
+
     /// Takes all members out of service, or none. The slots are in the order of the members.
     ///
     /// # Errors
     /// Returns the first budget without room for all: the pool, then the domains by id. The numbers
     /// are from before the act, and no slot is taken.
     pub fn take_all(&mut self, members: &[&Member]) -> Result<Vec<Slot>, Refusal> {
-        let mut seen = BTreeSet::new();
-        let needed = members
-            .iter()
-            .copied()
-            .filter(|member| self.needs_slot(member) && seen.insert(member.node));
-        self.check_room(needed)?;
+        self.check_all(members)?;
         members.iter().map(|member| self.take(member)).collect()
     }
 

@@ -1,23 +1,25 @@
 //! The order in which nodes are taken. Nodes that wait already come first, then the nodes of the
-//! superseded revision, then the sort keys of the policy. Nodes out of service come last, because such
-//! a node may fail again: as the canary it would halt the way back. When the pool has no free slot,
-//! nodes out of service come first: the slot may be theirs. The nodes of a unit are taken as a single
-//! block, at the place of the first.
+//! superseded revision, then the sort keys of the policy. Nodes out of service come after the serving
+//! nodes that the budgets let leave, because such a node may fail again: as the canary it would halt the
+//! way back. Serving nodes that the budgets refuse come last: the slots may be those of the nodes out of
+//! service. The nodes of a unit are taken as a single block, at the place of the first.
 //!
 //! Nodes with the same last job follow the first such node, regardless of the sort keys, because the job
 //! ends on all nodes at the same time. As many as the slots admit are taken. A job on more nodes than
 //! slots therefore blocks no slot, and the other nodes of the job wait for the next free slots. Nodes of
-//! the superseded revision follow each other only, so the worst revision still comes first.
+//! the superseded revision follow each other only, so the worst revision still comes first. So do nodes
+//! with the same room in the budgets.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::fleet::{Fleet, Jobs, Node, Service, Stage};
+use super::fleet::{Fleet, Jobs, Member, Node, Service, Stage};
 use super::ledger::Ledger;
 use super::policy::{OrderKey, RolloutPolicy};
 use super::units::{Unit, Units};
+use crate::ids::NodeId;
 
 /// The end of the work on a node, from the earliest to the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +28,17 @@ enum WorkEnd {
     At(Timestamp),
     Never,
     Unknown,
+}
+
+/// The room of the budgets for a candidate, with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Room {
+    /// The budgets let the serving nodes leave.
+    Free,
+    /// No node serves.
+    NotNeeded,
+    /// The budgets refuse.
+    Full,
 }
 
 /// Nodes that are taken together: a single node, or the candidates of a unit.
@@ -40,15 +53,18 @@ pub(super) fn sort_candidates<'a>(
     policy: &RolloutPolicy,
     fleet: &'a Fleet,
     units: &Units<'a>,
-    now: Timestamp,
+    ledger: &Ledger,
 ) -> Vec<Block<'a>> {
-    let blocks = form_blocks(sort_nodes(policy, fleet, now), units);
+    let rooms = find_rooms(fleet, units, ledger);
+    let blocks = form_blocks(sort_nodes(policy, fleet, &rooms), units);
     let keys = |block: &Block<'a>| {
-        let is_superseded = is_superseded(fleet, block.nodes[0]);
+        let first = block.nodes[0];
+        let is_superseded = is_superseded(fleet, first);
+        let room = rooms[&first.member.node];
         let jobs = block.jobs().into_iter();
-        jobs.map(move |job| (is_superseded, job))
+        jobs.map(move |job| (room, is_superseded, job))
     };
-    let mut of_job: BTreeMap<(bool, &str), Vec<usize>> = BTreeMap::new();
+    let mut of_job: BTreeMap<(Room, bool, &str), Vec<usize>> = BTreeMap::new();
     for (position, block) in blocks.iter().enumerate() {
         for key in keys(block) {
             of_job.entry(key).or_default().push(position);
@@ -105,32 +121,80 @@ fn is_superseded(fleet: &Fleet, node: &Node) -> bool {
         .is_some_and(|bad| node.runs == Some(bad) || node.going_to == Some(bad))
 }
 
-fn sort_nodes<'a>(policy: &RolloutPolicy, fleet: &'a Fleet, now: Timestamp) -> Vec<&'a Node> {
-    let pool = Ledger::open(&fleet.budget, fleet.members(), now).pool();
-    let is_full = pool.out >= pool.max;
-    let is_candidate = |node: &&Node| matches!(node.stage, Stage::Waiting | Stage::NotBegun);
-    let mut nodes: Vec<&Node> = fleet.nodes.iter().filter(is_candidate).collect();
-    let rank = |node: &Node| {
-        let is_out = node.member.service != Service::Serving;
+/// Returns the room of each candidate.
+fn find_rooms(fleet: &Fleet, units: &Units<'_>, ledger: &Ledger) -> BTreeMap<NodeId, Room> {
+    let mut of_unit: BTreeMap<&str, Room> = BTreeMap::new();
+    let find = |node: &Node| {
+        let together = find_together(units, node);
+        match (are_out(&together), has_room(ledger, &together)) {
+            (true, _) => Room::NotNeeded,
+            (false, true) => Room::Free,
+            (false, false) => Room::Full,
+        }
+    };
+    let candidates = fleet.nodes.iter().filter(is_candidate);
+    let rooms = candidates.map(|node| {
+        let room = match units.of(node) {
+            Some(unit) => *of_unit.entry(&unit.id).or_insert_with(|| find(node)),
+            None => find(node),
+        };
+        (node.member.node, room)
+    });
+    rooms.collect()
+}
+
+/// Returns whether the budgets let all nodes leave service together.
+pub(super) fn has_room(ledger: &Ledger, nodes: &[&Node]) -> bool {
+    let members: Vec<&Member> = nodes.iter().map(|node| &node.member).collect();
+    ledger.check_all(&members).is_ok()
+}
+
+/// Returns the candidates of a node's unit, or the node alone.
+pub(super) fn find_together<'a>(units: &Units<'a>, node: &'a Node) -> Vec<&'a Node> {
+    match units.of(node) {
+        Some(unit) => unit.nodes.iter().copied().filter(is_candidate).collect(),
+        None => vec![node],
+    }
+}
+
+/// Returns whether no node serves.
+fn are_out(nodes: &[&Node]) -> bool {
+    let serves = |node: &&Node| node.member.service == Service::Serving;
+    !nodes.iter().any(serves)
+}
+
+/// Returns whether a node waits or has not begun.
+fn is_candidate(node: &&Node) -> bool {
+    matches!(node.stage, Stage::Waiting | Stage::NotBegun)
+}
+
+fn sort_nodes<'a>(
+    policy: &RolloutPolicy,
+    fleet: &'a Fleet,
+    rooms: &BTreeMap<NodeId, Room>,
+) -> Vec<&'a Node> {
+    let rank = |node: &'a Node| {
         (
             node.stage != Stage::Waiting,
-            is_out != is_full,
+            rooms[&node.member.node],
             !is_superseded(fleet, node),
         )
     };
-    nodes.sort_by(|a, b| {
+    let candidates = fleet.nodes.iter().filter(is_candidate);
+    let mut nodes: Vec<_> = candidates.map(|node| (rank(node), node)).collect();
+    nodes.sort_by(|(rank_a, a), (rank_b, b)| {
         let by_key = || {
             let orders = policy.order.iter().map(|key| compare(key, a, b));
             orders.fold(Ordering::Equal, Ordering::then)
         };
-        rank(a)
-            .cmp(&rank(b))
+        rank_a
+            .cmp(rank_b)
             .then_with(by_key)
             .then_with(|| work_end(a).cmp(&work_end(b)))
             .then_with(|| a.jobs.last().cmp(&b.jobs.last()))
             .then_with(|| (&a.name, a.member.node).cmp(&(&b.name, b.member.node)))
     });
-    nodes
+    nodes.into_iter().map(|(_, node)| node).collect()
 }
 
 fn compare(key: &OrderKey, a: &Node, b: &Node) -> Ordering {

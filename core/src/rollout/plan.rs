@@ -90,6 +90,7 @@ pub fn plan(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Plan {
     let units = Units::find(fleet);
     let halt = find_halt(policy, fleet);
     let mut desk = Desk::open(policy, fleet, &units, halt.as_ref(), now);
+    desk.give_places(fleet, halt.as_ref());
     let mut met = Met::default();
     for node in fleet.nodes.iter().filter(is_started) {
         if !met.is_planned(node) {
@@ -97,7 +98,7 @@ pub fn plan(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -> Plan {
             met.record(&mut desk, planned);
         }
     }
-    let candidates = sort_candidates(policy, fleet, &units, now);
+    let candidates = sort_candidates(policy, fleet, &units, desk.ledger());
     for block in &candidates {
         if !block.nodes.iter().any(|node| met.is_planned(node)) {
             let planned = desk.enter(block);

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::fleet::{Fleet, Node, Stage};
+use super::ledger::Ledger;
 use super::order::sort_candidates;
 use super::policy::{Canary, RolloutPolicy, Waves};
 use super::rule::Rule;
@@ -251,7 +252,8 @@ pub fn number_waves(
     let mut started: Vec<&Node> = fleet.nodes.iter().filter(begun).collect();
     started.sort_by_key(|node| (node.since, &node.name));
     blocks.extend(started.into_iter().map(|node| vec![node]));
-    for block in sort_candidates(policy, fleet, &units, now) {
+    let ledger = Ledger::open(&fleet.budget, fleet.members(), now);
+    for block in sort_candidates(policy, fleet, &units, &ledger) {
         let is_left = |node: &&Node| {
             !has_begun(&units, node)
                 && node.effect != Effect::None

@@ -1,6 +1,7 @@
 //! The state of a planning call: slots, ledger and waves, counted down as actions are planned. A slot
 //! freed by an action is used by the next call.
 
+mod seats; // Places of waiting nodes that the ledger refuses
 mod units; // Steps of the nodes of a unit, taken together
 
 use std::collections::BTreeMap;
@@ -40,6 +41,8 @@ pub(super) struct Desk<'a> {
     hours: Hours<'a>,
     ledger: Ledger,
     admission: Admission,
+    /// Waiting nodes given back for their places, with the rule: see `seats`.
+    refused: BTreeMap<NodeId, Rule>,
     waiting: Slots,
     changing: Slots,
     validating: Slots,
@@ -89,6 +92,7 @@ impl<'a> Desk<'a> {
             hours,
             ledger: Ledger::open(&fleet.budget, fleet.members(), now),
             admission: Admission::find(policy, fleet, units, now),
+            refused: BTreeMap::new(),
             waiting: slots(
                 Phase::Waiting,
                 fleet.count(waits),
@@ -124,6 +128,10 @@ impl<'a> Desk<'a> {
             | Stage::Failed => return None,
         };
         Some((node.member.node, next))
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     fn view(&self) -> View<'_> {
@@ -186,6 +194,9 @@ impl<'a> Desk<'a> {
             Some(rule) if is_waiting => return self.give_back(rule),
             Some(rule) => return Next::Hold(rule),
             None => {}
+        }
+        if let Some(rule) = self.refused.get(&node.member.node) {
+            return self.give_back(rule.clone());
         }
         if !is_waiting && let Err(rule) = self.admission.check(&[node]) {
             return Next::Hold(rule);

@@ -86,7 +86,11 @@ impl Desk<'_> {
                 None => open.push(*node),
             }
         }
-        let rest = match self.find_hindrance(unit) {
+        let refused = || {
+            let mut ids = nodes.iter().map(|node| &node.member.node);
+            ids.find_map(|id| self.refused.get(id).cloned())
+        };
+        let rest = match self.find_hindrance(unit).or_else(refused) {
             Some(rule) => of_all(&open, &|node| {
                 let own = find_obstacle(node, self.now);
                 self.leave(node, own.unwrap_or_else(|| rule.clone()))

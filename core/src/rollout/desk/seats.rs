@@ -1,0 +1,89 @@
+//! The places of waiting nodes. A node that waits counts as begun, so the canary or the wave may admit
+//! no further node. When the budgets refuse every waiting node because nodes are out of service, the
+//! rollout would stand still. Waiting nodes are then given back, if another node would begin in their
+//! place: a failed node, which needs no slot, or a serving node with room in its failure domains.
+
+use jiff::Timestamp;
+
+use super::Desk;
+use crate::ids::NodeId;
+use crate::rollout::action::Act;
+use crate::rollout::fleet::{Fleet, HaltReason, Member, Node, Service, Stage};
+use crate::rollout::ledger::Ledger;
+use crate::rollout::order::{find_together, has_room, sort_candidates};
+use crate::rollout::rule::Rule;
+use crate::rollout::started::Next;
+use crate::rollout::units::Units;
+
+impl Desk<'_> {
+    /// Notes the waiting nodes to be given back: the last of the waiting nodes, or all if the place of
+    /// the last admits no other node.
+    pub(in crate::rollout) fn give_places(&mut self, fleet: &Fleet, halt: Option<&HaltReason>) {
+        if self.stop.is_some() || self.changing.in_use > 0 || self.validating.in_use > 0 {
+            return;
+        }
+        let waits = |node: &&Node| node.stage == Stage::Waiting;
+        let settled = settle(fleet, self.now);
+        let is_refused = |node: &Node| !has_room(&settled, &find_together(self.units, node));
+        if !fleet.nodes.iter().filter(waits).all(is_refused) {
+            return;
+        }
+        let blocks = sort_candidates(self.policy, fleet, self.units, &self.ledger);
+        let waiting = blocks.iter().map(|block| {
+            let nodes = block.nodes.iter().copied().filter(waits);
+            nodes.collect::<Vec<&Node>>()
+        });
+        let waiting: Vec<Vec<&Node>> = waiting.filter(|nodes| !nodes.is_empty()).collect();
+        let last = waiting.last().cloned().unwrap_or_default();
+        let attempts = [last, waiting.concat()].into_iter();
+        let mut attempts = attempts.filter(|given| !given.is_empty());
+        if let Some(given) = attempts.find(|given| self.is_replaced(fleet, halt, given)) {
+            let refused = given.iter().filter_map(|node| self.refuse_place(node));
+            self.refused = refused.collect();
+        }
+    }
+
+    /// Returns the refusal of the budgets for a node, with its unit.
+    fn refuse_place(&self, node: &Node) -> Option<(NodeId, Rule)> {
+        let together = find_together(self.units, node);
+        let members: Vec<&Member> = together.iter().map(|node| &node.member).collect();
+        let refusal = self.ledger.check_all(&members).err()?;
+        Some((node.member.node, Rule::Budget(refusal)))
+    }
+
+    /// Returns whether the first node to begin, once some nodes are given back, is another node that
+    /// the budgets admit. Otherwise a node given back would wait again.
+    fn is_replaced(&self, fleet: &Fleet, halt: Option<&HaltReason>, given: &[&Node]) -> bool {
+        let is_given = |node: &Node| {
+            given
+                .iter()
+                .any(|given| given.member.node == node.member.node)
+        };
+        let mut after = fleet.clone();
+        for node in after.nodes.iter_mut().filter(|node| is_given(node)) {
+            node.stage = Stage::NotBegun;
+        }
+        let units = Units::find(&after);
+        let mut desk = Desk::open(self.policy, &after, &units, halt, self.now);
+        let blocks = sort_candidates(self.policy, &after, &units, &desk.ledger);
+        let mut steps = blocks.iter().flat_map(|block| desk.enter(block));
+        let begins =
+            |(_, next): &(&Node, Next)| matches!(next, Next::Act(Act::Close { .. } | Act::Wait, _));
+        steps.find(begins).is_some_and(|(node, _)| {
+            !is_given(node) && has_room(&self.ledger, &find_together(&units, node))
+        })
+    }
+}
+
+/// Opens the ledger as if every node under change, also of other owners, were back in service.
+fn settle(fleet: &Fleet, now: Timestamp) -> Ledger {
+    let back = |member: &Member| {
+        let mut member = member.clone();
+        if member.service == Service::Taken {
+            member.service = Service::Serving;
+        }
+        member
+    };
+    let members: Vec<Member> = fleet.members().map(back).collect();
+    Ledger::open(&fleet.budget, &members, now)
+}
