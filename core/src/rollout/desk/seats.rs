@@ -3,6 +3,8 @@
 //! rollout would stand still. Waiting nodes are then given back, if another node would begin in their
 //! place: a failed node, which needs no slot, or a serving node with room in its failure domains.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::Desk;
@@ -15,6 +17,15 @@ use crate::rollout::rule::Rule;
 use crate::rollout::started::Next;
 use crate::rollout::units::Units;
 
+/// The first node to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    /// A node that the budgets admit, and that was not given back.
+    Admitted,
+    /// A node that would wait, perhaps for ever: given back just now, or refused by the budgets.
+    Refused,
+}
+
 impl Desk<'_> {
     /// Notes the waiting nodes to be given back: the last of the waiting nodes, or all if the place of
     /// the last admits no other node.
@@ -23,6 +34,9 @@ impl Desk<'_> {
             return;
         }
         let waits = |node: &&Node| node.stage == Stage::Waiting;
+        if !fleet.nodes.iter().any(|node| waits(&node)) {
+            return;
+        }
         let settled = settle(fleet, self.now);
         let is_refused = |node: &Node| !has_room(&settled, &find_together(self.units, node));
         if !fleet.nodes.iter().filter(waits).all(is_refused) {
@@ -35,9 +49,14 @@ impl Desk<'_> {
         });
         let waiting: Vec<Vec<&Node>> = waiting.filter(|nodes| !nodes.is_empty()).collect();
         let last = waiting.last().cloned().unwrap_or_default();
-        let attempts = [last, waiting.concat()].into_iter();
-        let mut attempts = attempts.filter(|given| !given.is_empty());
-        if let Some(given) = attempts.find(|given| self.is_replaced(fleet, halt, given)) {
+        // A node that begins now needs no place of another.
+        if self.find_first(fleet, halt, &[]).is_some() {
+            return;
+        }
+        let mut attempts = [last, waiting.concat()].into_iter();
+        let is_replaced =
+            |given: &Vec<&Node>| self.find_first(fleet, halt, given) == Some(First::Admitted);
+        if let Some(given) = attempts.find(is_replaced) {
             let refused = given.iter().filter_map(|node| self.refuse_place(node));
             self.refused = refused.collect();
         }
@@ -51,14 +70,15 @@ impl Desk<'_> {
         Some((node.member.node, Rule::Budget(refusal)))
     }
 
-    /// Returns whether the first node to begin, once some nodes are given back, is another node that
-    /// the budgets admit. Otherwise a node given back would wait again.
-    fn is_replaced(&self, fleet: &Fleet, halt: Option<&HaltReason>, given: &[&Node]) -> bool {
-        let is_given = |node: &Node| {
-            given
-                .iter()
-                .any(|given| given.member.node == node.member.node)
-        };
+    /// Returns the first node to begin, once some nodes are given back; `None` if no node begins.
+    fn find_first(
+        &self,
+        fleet: &Fleet,
+        halt: Option<&HaltReason>,
+        given: &[&Node],
+    ) -> Option<First> {
+        let given: BTreeSet<NodeId> = given.iter().map(|node| node.member.node).collect();
+        let is_given = |node: &Node| given.contains(&node.member.node);
         let mut after = fleet.clone();
         for node in after.nodes.iter_mut().filter(|node| is_given(node)) {
             node.stage = Stage::NotBegun;
@@ -69,8 +89,11 @@ impl Desk<'_> {
         let mut steps = blocks.iter().flat_map(|block| desk.enter(block));
         let begins =
             |(_, next): &(&Node, Next)| matches!(next, Next::Act(Act::Close { .. } | Act::Wait, _));
-        steps.find(begins).is_some_and(|(node, _)| {
-            !is_given(node) && has_room(&self.ledger, &find_together(&units, node))
+        let (node, _) = steps.find(begins)?;
+        let has_room = has_room(&self.ledger, &find_together(&units, node));
+        Some(match !is_given(node) && has_room {
+            true => First::Admitted,
+            false => First::Refused,
         })
     }
 }

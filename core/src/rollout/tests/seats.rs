@@ -48,7 +48,7 @@ fn trap_17_a_waiting_node_gives_its_place_to_a_failed_one() {
 #[test]
 fn trap_17_a_waiting_node_keeps_its_place_unless_a_failed_node_can_begin() {
     type Set = fn(&mut RolloutPolicy, &mut Fleet);
-    let cases: [(&str, Set); 10] = [
+    let cases: [(&str, Set); 12] = [
         ("the budget has room", |_, fleet| {
             fleet.budget.max_unavailable = Amount::Count(2);
         }),
@@ -63,6 +63,13 @@ fn trap_17_a_waiting_node_keeps_its_place_unless_a_failed_node_can_begin() {
         }),
         ("the failed node needs no change", |_, fleet| {
             fleet.nodes[2].effect = Effect::None;
+        }),
+        ("only a node without room would wait", |_, fleet| {
+            fleet.nodes[1].jobs = job_for("8", 60);
+            fleet.nodes[2].condition.held = true;
+        }),
+        ("the failed node begins in a free place", |policy, _| {
+            policy.canary.as_mut().unwrap().count = Some(2);
         }),
         ("a person named the canary", |policy, _| {
             policy.canary = Some(Canary {

@@ -207,6 +207,36 @@ pub(super) fn check_plan(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan, now
     check_slots(policy, fleet, plan);
     check_waves(policy, fleet, plan, &units);
     check_progress(policy, fleet, plan, now, &units);
+    check_places(policy, fleet, plan, now);
+}
+
+/// A waiting node given back for a budget does not wait again at the next tick: another node begins.
+fn check_places(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan, now: Timestamp) {
+    let waits = |node: &&Node| node.stage == Stage::Waiting;
+    let waiting = fleet.nodes.iter().filter(waits);
+    let waiting: BTreeSet<NodeId> = waiting.map(|node| node.member.node).collect();
+    let is_given = |action: &&Action| {
+        matches!(action.act, Act::GiveBack { .. })
+            && matches!(action.because, Because::Rule(Rule::Budget(_)))
+            && waiting.contains(&action.node)
+    };
+    let given: BTreeSet<NodeId> = (plan.actions.iter().filter(is_given))
+        .map(|action| action.node)
+        .collect();
+    if given.is_empty() {
+        return;
+    }
+    let mut after = fleet.clone();
+    apply(&mut after, plan, now, usize::MAX);
+    let next = super::plan(policy, &after, now);
+    let begins = |action: &&Action| matches!(action.act, Act::Close { .. } | Act::Wait);
+    let first = next.actions.iter().find(begins);
+    assert!(
+        first.is_some_and(|action| !given.contains(&action.node)),
+        "given back: {:?}, then {:?}\n{fleet:#?}",
+        plan.actions,
+        next.actions
+    );
 }
 
 /// Returns the positions of the nodes that are changed together with a node, the node included.
