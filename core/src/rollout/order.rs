@@ -1,8 +1,8 @@
-//! The order in which nodes are taken. Nodes that wait already come first, then the nodes of the
-//! superseded revision, then the sort keys of the policy. Nodes out of service come after the serving
-//! nodes that the budgets let leave, because such a node may fail again: as the canary it would halt the
-//! way back. Serving nodes that the budgets refuse come last: the slots may be those of the nodes out of
-//! service. The nodes of a unit are taken as a single block, at the place of the first.
+//! The order in which nodes are taken. Nodes that wait already come first, then serving nodes that the
+//! budgets let leave, then nodes out of service: such a node may fail again, and as the canary would
+//! halt the way back. Serving nodes that the budgets refuse come last: the slots may be those of the
+//! nodes out of service. In each class the nodes of the superseded revision come first, then the sort
+//! keys of the policy hold. The nodes of a unit are taken as a single block, at the place of the first.
 //!
 //! Nodes with the same last job follow the first such node, regardless of the sort keys, because the job
 //! ends on all nodes at the same time. As many as the slots admit are taken. A job on more nodes than

@@ -32,6 +32,28 @@ fn given_back(policy: &RolloutPolicy, fleet: &Fleet) -> Option<&'static str> {
 }
 
 #[test]
+fn trap_17_a_failed_node_begins_the_way_back_when_no_serving_node_may_leave() {
+    let (policy, mut fleet) = way_back();
+    fleet.nodes[0].stage = Stage::NotBegun;
+    assert_eq!(closed(&plan(&policy, &fleet, start())), [id(2)]);
+    // With a free slot, a serving node is the canary.
+    fleet.budget.max_unavailable = Amount::Count(2);
+    let planned = plan(&policy, &fleet, start());
+    assert_eq!(
+        (closed(&planned), acts(&planned, 0)),
+        (vec![], vec!["wait"])
+    );
+    // A node written off uses no slot.
+    fleet.budget.max_unavailable = Amount::Count(1);
+    fleet.nodes[2].member.written_off_until = Some(start() + minutes(60));
+    let planned = plan(&policy, &fleet, start());
+    assert_eq!(
+        (closed(&planned), acts(&planned, 0)),
+        (vec![], vec!["wait"])
+    );
+}
+
+#[test]
 fn trap_17_a_waiting_node_gives_its_place_to_a_failed_one() {
     let (policy, mut fleet) = way_back();
     assert_eq!(given_back(&policy, &fleet), Some("pool_budget"));

@@ -374,41 +374,6 @@ fn trap_09_an_unreadable_node_is_that_nodes_condition_only() {
 }
 
 #[test]
-fn trap_17_a_failed_node_begins_the_way_back_when_no_serving_node_may_leave() {
-    let policy = RolloutPolicy {
-        canary: Some(Canary {
-            count: Some(1),
-            nodes: Vec::new(),
-            soak_s: 0,
-        }),
-        ..policy()
-    };
-    // A serving node that waits for a job takes the place of the canary.
-    let mut fleet = fleet(3);
-    for number in [0, 1] {
-        fleet.nodes[number].jobs = job_for("7", 600);
-    }
-    fleet.nodes[2] = out(node(2));
-    fleet.budget.max_unavailable = Amount::Count(1);
-    assert_eq!(closed(&plan(&policy, &fleet, start())), [id(2)]);
-    // With a free slot, a serving node is the canary.
-    fleet.budget.max_unavailable = Amount::Count(2);
-    let planned = plan(&policy, &fleet, start());
-    assert_eq!(
-        (closed(&planned), acts(&planned, 0)),
-        (vec![], vec!["wait"])
-    );
-    // A node written off uses no slot.
-    fleet.budget.max_unavailable = Amount::Count(1);
-    fleet.nodes[2].member.written_off_until = Some(start() + minutes(60));
-    let planned = plan(&policy, &fleet, start());
-    assert_eq!(
-        (closed(&planned), acts(&planned, 0)),
-        (vec![], vec!["wait"])
-    );
-}
-
-#[test]
 fn trap_10_every_node_that_is_out_counts_for_any_reason() {
     // Four nodes, of which two must serve. A crashed node and a node in repair are out already.
     let mut fleet = fleet(4);

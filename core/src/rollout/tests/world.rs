@@ -156,7 +156,7 @@ fn apply_act(node: &mut Node, act: &Act, target: RevisionNumber, now: Timestamp)
     node.since = now;
 }
 
-/// Checks the rules that hold for every plan.
+/// Checks the rules for every plan.
 pub(super) fn check_plan(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan, now: Timestamp) {
     let places: Vec<NodeId> = plan.placements.iter().map(|place| place.node).collect();
     let nodes: Vec<NodeId> = fleet.nodes.iter().map(|node| node.member.node).collect();
@@ -272,7 +272,7 @@ pub(super) fn unit_of(fleet: &Fleet, at: usize) -> BTreeSet<usize> {
     }
 }
 
-/// Returns whether a node can be closed by the rollout, or needs to be.
+/// Returns whether the rollout can close a node, or needs to.
 fn is_open(node: &Node) -> bool {
     matches!(node.stage, Stage::NotBegun | Stage::Waiting) && node.effect != Effect::None
 }

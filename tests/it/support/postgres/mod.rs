@@ -1,6 +1,7 @@
-//! A database for each test, on one Postgres server that all test processes of a run share (`shared`). The server's files are a copy of a
-//! cluster that is made and migrated once for each schema. Tests that kill, promote or fill a server start one of their own (`cluster`,
-//! `full`): a small shell stops such a server and removes its files when the test process ends, however the process ended.
+//! A database for each test, on the Postgres server shared by all test processes of a run (`shared`). The
+//! server's files are a copy of a cluster, made and migrated once for each schema. A test that kills,
+//! promotes or fills a server starts a server for itself (`cluster`, `full`). A small shell stops such a
+//! server and removes the files when the test process ends, also after a kill.
 
 pub(crate) mod cluster; // Two servers, one a copy of the other
 pub(crate) mod full; // A server on a small disk
@@ -27,10 +28,10 @@ const SETTINGS: [&str; 5] = [
     "synchronous_commit=off",
     "jit=off",
 ];
-/// A pool takes its connections in turn, and each one parses and plans every statement anew.
+/// A pool takes the connections in turn, and each connection parses and plans every statement anew.
 const CONNECTIONS: u32 = 4;
 const TEMPLATE: &str = "muster_template";
-/// Reads until the test process is gone, whatever ended it, then stops the server and removes its files.
+/// Reads until the test process is gone, then stops the server and removes the files.
 const KEEPER: &str = r#"trap '' INT TERM HUP
 dir=$1; shift
 "$@" &
@@ -40,7 +41,7 @@ kill -INT "$server"
 wait "$server"
 rm -rf "$dir""#;
 
-/// The running server; the keeper's pipe, closed when this is gone, is what keeps it.
+/// A running server, kept by the keeper's pipe, which closes with the value.
 struct Running {
     socket_dir: PathBuf,
     _keeper: Child,
@@ -49,12 +50,12 @@ struct Running {
 static RUNNING: OnceLock<shared::Shared> = OnceLock::new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
-/// A migrated, empty database that nobody else has.
+/// A migrated, empty database for the caller alone.
 pub(crate) async fn database() -> PgPool {
     database_like(TEMPLATE).await
 }
 
-/// A database without a table that nobody else has.
+/// A database without a table, for the caller alone.
 pub(crate) async fn empty_database() -> PgPool {
     database_like("template1").await
 }
@@ -88,7 +89,7 @@ async fn database_like(template: &str) -> PgPool {
         .unwrap()
 }
 
-/// A backup of one database, as pg_dump makes it.
+/// A backup of a database, made by pg_dump.
 pub(crate) struct Backup(Vec<u8>);
 
 impl Backup {
@@ -163,12 +164,12 @@ async fn connect(socket_dir: &Path, database: &str) -> sqlx::Result<PgConnection
     PgConnection::connect_with(&options(socket_dir, database)).await
 }
 
-/// Starts the server of a directory, under its keeper, and waits until it answers for a database.
+/// Starts the server of a directory, under a keeper, and waits until the server answers for a database.
 fn run(dir: &Path, settings: &[&str], database: &str) -> Running {
     run_under(&[], dir, settings, database)
 }
 
-/// The same, with everything of it started by another program.
+/// Like `run`, with keeper and server started by another program.
 fn run_under(by: &[&str], dir: &Path, settings: &[&str], database: &str) -> Running {
     own(dir);
     let log = File::create(dir.join("postgres.log")).unwrap();
@@ -200,7 +201,7 @@ fn run_under(by: &[&str], dir: &Path, settings: &[&str], database: &str) -> Runn
     }
 }
 
-/// Waits until the server of a directory, which also holds its log, answers for a database.
+/// Waits until the server of a directory answers for a database. The directory also holds the log.
 fn wait_for_answer(dir: &Path, database: &str) {
     let deadline = Instant::now() + START_TIMEOUT;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -232,7 +233,7 @@ fn template() -> PathBuf {
     let lock = File::create(place.with_extension("lock")).unwrap();
     lock.lock().unwrap();
     if !place.exists() {
-        // Under a socket directory of its own: the path of a target directory may be too long for a socket's.
+        // In a temporary directory: the path of a target directory may be too long for a socket.
         let work = tempfile::Builder::new()
             .prefix("muster-pg-")
             .tempdir()
@@ -337,7 +338,7 @@ fn own(dir: &Path) {
     }
 }
 
-/// A program of Postgres and how to start it: it refuses to run as root.
+/// The arguments that start a program of Postgres. As root, the program runs as the user postgres.
 fn unprivileged(program: &str) -> Vec<String> {
     let mut argv: Vec<String> = Vec::new();
     if is_root() {
@@ -355,7 +356,7 @@ fn unprivileged(program: &str) -> Vec<String> {
     argv
 }
 
-/// Debian keeps Postgres's programs out of the PATH.
+/// The path of a program of Postgres: Debian keeps the programs out of the PATH.
 fn binary(program: &str) -> String {
     let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()

@@ -1,6 +1,7 @@
-//! The Postgres server that all test processes of a run share. The first process starts the server, from a copy of the migrated cluster.
-//! Each process holds a shared lock on the file `users` until its end, however the process ends. The keeper, a small shell, stops the server
-//! once no process held the lock for ten seconds. A database carries the pid of its process; the next process drops those of dead processes.
+//! The Postgres server shared by all test processes of a run. The first process starts the server, from a
+//! copy of the migrated cluster. Each process holds a shared lock on the file `users` until the end of the
+//! process. The keeper, a small shell, stops the server once no process held the lock for ten seconds. A
+//! database is named by the pid of the process; the next process drops the databases of dead processes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use sqlx::{Connection as _, Executor as _, PgConnection};
 
 use super::{TEMPLATE, connect, copy, own, unprivileged, wait_for_answer};
 
-/// A statement is planned once for each connection, not six times: a test's connections are short-lived.
+/// Each statement is planned once for each connection, not six times: a test's connections are short-lived.
 const SETTINGS: [&str; 10] = [
     "listen_addresses=",
     "fsync=off",
@@ -24,7 +25,7 @@ const SETTINGS: [&str; 10] = [
     "plan_cache_mode=force_generic_plan",
     "max_wal_size=4GB",
 ];
-/// Keeps a server: stops it and removes its files after two looks, five seconds apart, that found no process with the shared lock.
+/// Stops the server and removes the files after two looks, five seconds apart, without a holder of the lock.
 const KEEPER: &str = r#"trap '' INT TERM HUP
 dir=$1; exec 9<"$2"; shift 2
 "$@" 9<&- &
@@ -41,7 +42,7 @@ kill -INT "$server"
 wait "$server"
 rm -rf "$dir""#;
 
-/// This process's use of the server.
+/// The use of the server by a test process.
 pub(super) struct Shared {
     pub(super) socket_dir: PathBuf,
     _users: File,
@@ -49,7 +50,7 @@ pub(super) struct Shared {
     _keeper: Option<Child>,
 }
 
-/// Joins the users of the server, which this process starts where none answers. `template` is the stopped cluster to copy.
+/// Joins the users of the server. Starts the server from the stopped cluster `template`, if none answers.
 pub(super) fn join(template: &Path) -> Shared {
     let place = place(template);
     let users = File::create(place.with_extension("users")).unwrap();
@@ -80,12 +81,13 @@ pub(super) fn join(template: &Path) -> Shared {
     }
 }
 
-/// The name of a database of this process.
+/// Returns the name of a database of the process.
 pub(super) fn database_name(number: u32) -> String {
     format!("test_{}_{number}", std::process::id())
 }
 
-/// Where the files of this checkout's server begin. In memory where there is room: a test then waits for no disk that others write to.
+/// Returns the start of the paths of the checkout's server. In memory, if there is room: a test then waits
+/// for no busy disk.
 fn place(template: &Path) -> PathBuf {
     let key = &Digest::of(template.as_os_str().as_encoded_bytes()).hex()[..12];
     folder().join(format!("muster-pg-{key}"))
@@ -117,7 +119,7 @@ fn start(template: &Path, users: &Path) -> (PathBuf, Child) {
         server.extend(["-c".to_owned(), setting.to_owned()]);
     }
     let log = File::create(dir.join("postgres.log")).unwrap();
-    // A session of its own: a test that runs out of time is ended with its process group.
+    // A new session: the process group of a test is killed when the test exceeds the deadline.
     let keeper = Command::new("setsid")
         .args(["sh", "-c", KEEPER, "keeper"])
         .args([&dir, users])
@@ -128,12 +130,12 @@ fn start(template: &Path, users: &Path) -> (PathBuf, Child) {
         .current_dir("/")
         .spawn()
         .unwrap();
-    // The first connection writes what Postgres caches of a database's catalogue; each copy has it then.
+    // The first connection writes Postgres's cache of the catalogue, which is copied with the database.
     wait_for_answer(&dir, TEMPLATE);
     (dir, keeper)
 }
 
-/// Drops the databases of processes that are gone, and those of an earlier process with this pid.
+/// Drops the databases of dead processes, and of an earlier process with the same pid.
 async fn drop_abandoned(socket_dir: &Path) {
     let mut admin = connect(socket_dir, "postgres").await.unwrap();
     let names: Vec<String> =
@@ -152,7 +154,7 @@ fn is_abandoned(database: &str) -> bool {
     pid == std::process::id().to_string() || !Path::new("/proc").join(pid).exists()
 }
 
-/// Two processes may drop the same database: the second one's error is ignored.
+/// Two processes may drop the same database; the error of the second is ignored.
 async fn drop_database(admin: &mut PgConnection, name: &str) {
     let statement = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
     admin.execute(sqlx::AssertSqlSafe(statement)).await.ok();
