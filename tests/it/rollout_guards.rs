@@ -273,3 +273,44 @@ async fn nodes_of_the_superseded_revision_go_first() {
     until_one_changes(&mut world, "gpu-2").await;
     assert_eq!(taken(&world).await[before], bad);
 }
+
+#[tokio::test]
+async fn trap_19_a_node_serves_again_after_a_failed_drain() {
+    let mut world = serving(1, json!("100%")).await;
+    world.fail("n1", "drain", false, 1);
+    let name = start(&world, 2, &policy()).await;
+    let path = "/v1/claims/c-n1";
+    let revision = async |world: &World| {
+        let claim = world.admin.get(path).await.expect(200).body;
+        claim["status"]["revision"].clone()
+    };
+    for (again, mark) in [(1, "not_begun"), (0, "failed")] {
+        until_one_changes(&mut world, &name).await;
+        settle(&mut world).await;
+        let seen = show(&world, &name).await;
+        assert_eq!(marks(&seen), [mark], "{seen:#}");
+        assert_eq!(world.state("n1").await, "in_service");
+        assert_eq!(revision(&world).await, 1);
+        // The same failure once more.
+        world.fail("n1", "drain", false, again);
+        world.advance(11 * 60);
+    }
+    let states = world.states("n1").await;
+    let drained = states.iter().filter(|state| *state == "draining").count();
+    assert_eq!(drained, 2, "{states:?}");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn trap_19_a_second_drain_that_succeeds_changes_the_node() {
+    let mut world = serving(1, json!("100%")).await;
+    world.fail("n1", "drain", false, 1);
+    let name = start(&world, 2, &policy()).await;
+    settle(&mut world).await;
+    assert_eq!(world.state("n1").await, "in_service");
+    world.advance(11 * 60);
+    settle(&mut world).await;
+    let done = show(&world, &name).await;
+    assert_eq!(marks(&done), ["done"], "{done:#}");
+    world.check().await;
+}

@@ -36,7 +36,7 @@ pub(crate) enum Act {
     Wipe(LastingArgs),
     /// Drain a node: its jobs finish, then the node leaves the scheduler
     Drain(OutArgs),
-    /// Return a draining node to service
+    /// Return a node to service: from a drain, or after a drain that failed
     Undrain(ActArgs),
     /// Resume a node in maintenance
     Resume(ActArgs),

@@ -1,12 +1,14 @@
 //! A phase used up its retries. A person retries the phase from its start, releases or quarantines
-//! the node, or starts a maintenance.
+//! the node, or starts a maintenance. A node is unchanged after a failed drain, and may also go back
+//! into service.
 
 use jiff::Timestamp;
 
 use super::asked;
-use super::decision::{Decision, Effect, Move, leave_cluster, rest};
+use super::decision::{Decision, Effect, Move, leave_cluster, on_the_spot, rest};
 use super::snapshot::Snapshot;
 use super::state::{Action, Purpose, State};
+use super::steps::Step;
 use super::wait::WaitReason;
 use crate::claims::ClaimState;
 
@@ -61,6 +63,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             .as_requested(node)
             .with(Effect::ForgetLive),
         ),
+        Some(Action::Undrain) => undrain(node, now),
         Some(Action::Quarantine) => drained(State::Quarantined, Purpose::Repair),
         Some(Action::Maintain) => drained(State::Maintenance, Purpose::Maintenance),
         Some(Action::Converge) if node.holds_its_system() => {
@@ -75,9 +78,23 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         }
         _ => rest(
             WaitReason::Person,
-            "a person to retry, release or quarantine the node",
+            match phase == State::Draining && node.in_cluster {
+                true => "a person to retry, undrain, release or quarantine the node",
+                false => "a person to retry, release or quarantine the node",
+            },
             "operator",
             "none until a person decides",
         ),
     }
+}
+
+/// Returns a node to service after a failed drain: the scheduler uses the node again. If the scheduler
+/// refuses, the node stays failed.
+fn undrain(node: &Snapshot, now: Timestamp) -> Decision {
+    if node.failed_phase != Some(State::Draining) || !node.in_cluster {
+        return Decision::Refused("only a failed drain can be undone".into());
+    }
+    on_the_spot(node, now, &[Step::Admit], || {
+        Decision::Advance(Move::to(State::InService).as_requested(node))
+    })
 }

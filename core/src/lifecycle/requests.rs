@@ -31,6 +31,8 @@ pub fn may_override(action: Action) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub struct RequestContext {
     pub state: NodeState,
+    /// The state that failed, of a failed node.
+    pub failed_phase: Option<NodeState>,
     /// An earlier requested action, not carried out yet.
     pub pending: Option<Action>,
     /// The pending action waits for a slot of the disruption budget, and has begun no work.
@@ -47,6 +49,8 @@ pub struct RequestContext {
 pub enum Blocker {
     Pending,
     State,
+    /// The node failed in another phase than the action undoes.
+    OtherPhase,
     NotClaimed,
     Releasing,
     Protected,
@@ -86,6 +90,10 @@ pub fn find_blocker(node: RequestContext, action: Action) -> Option<Blocker> {
     if !action_allowed(node.state, action) {
         return Some(Blocker::State);
     }
+    let failed_drain = node.failed_phase == Some(NodeState::Draining);
+    if action == Action::Undrain && node.state == NodeState::Failed && !failed_drain {
+        return Some(Blocker::OtherPhase);
+    }
     if matches!(action, Action::Converge | Action::Reinstall) && !node.claimed {
         return Some(Blocker::NotClaimed);
     }
@@ -103,6 +111,7 @@ mod tests {
     fn a_request_waiting_for_a_slot_gives_way_to_another_act_or_an_override() {
         let waiting = RequestContext {
             state: NodeState::InService,
+            failed_phase: None,
             pending: Some(Action::Drain),
             waits_for_slot: true,
             overrides: false,
@@ -125,5 +134,24 @@ mod tests {
         };
         assert_eq!(find_blocker(begun, Action::Drain), pending);
         assert_eq!(find_blocker(begun, Action::Quarantine), pending);
+    }
+
+    #[test]
+    fn only_a_failed_drain_is_undrained() {
+        let failed = |phase| RequestContext {
+            state: NodeState::Failed,
+            failed_phase: Some(phase),
+            pending: None,
+            waits_for_slot: false,
+            overrides: false,
+            claimed: true,
+            releasing: false,
+            protected: true,
+        };
+        for phase in NodeState::ALL {
+            let blocker = find_blocker(failed(*phase), Action::Undrain);
+            let expected = (*phase != NodeState::Draining).then_some(Blocker::OtherPhase);
+            assert_eq!(blocker, expected, "{phase}");
+        }
     }
 }

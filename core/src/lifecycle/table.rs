@@ -50,6 +50,7 @@ pub fn targets(from: State) -> &'static [State] {
             Validating,
             Admitting,
             Draining,
+            InService,
             Wiping,
             Quarantined,
             Maintenance,
@@ -115,7 +116,8 @@ pub fn states_for(action: Action) -> &'static [State] {
         Action::Recover => &[InService, Quarantined],
         Action::Wipe => &[Quarantined],
         Action::Drain | Action::CheckDrift | Action::Sweep => &[InService],
-        Action::Undrain => &[Draining],
+        // A failed node is undrained if the drain failed.
+        Action::Undrain => &[Draining, Failed],
         Action::Maintain => &[Available, InService, Draining, Failed, Maintenance],
         Action::Resume => &[Maintenance],
         Action::Retire => &[Available, Quarantined, Maintenance],

@@ -145,6 +145,8 @@ pub struct LockedNode {
     /// A word of `WaitReason`.
     pub waiting_reason: Option<String>,
     pub power_reserved_w: i32,
+    /// The state that failed, of a failed node.
+    pub failed_phase: Option<State>,
 }
 
 impl LockedNode {
@@ -176,7 +178,8 @@ pub async fn find_for_update(
                   profile_id AS "profile_id: ObjectId", site_id AS "site_id: ObjectId", spec, labels AS "labels: Labels",
                   annotations AS "annotations: Labels",
                   EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released') AS "claimed!",
-                  EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state = 'releasing') AS "releasing!", waiting_reason, power_reserved_w
+                  EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state = 'releasing') AS "releasing!", waiting_reason, power_reserved_w,
+                  failed_phase
            FROM nodes n WHERE name = $1 OR id = $2 FOR UPDATE"#,
         key,
         Uuid::parse_str(key).ok(),

@@ -139,6 +139,42 @@ async fn what_was_asked_and_not_begun_is_taken_back() {
 }
 
 #[tokio::test]
+async fn a_failed_drain_is_undone() {
+    let mut world = World::serving(1, |_, body| body).await;
+    world.fail("n1", "drain", false, 1);
+    world.ask("n1", "drain").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "failed");
+    world.fail("n1", "admit", false, 1);
+    let refused = world.ask("n1", "undrain").await.expect(202);
+    world.settle().await;
+    assert_eq!(
+        (world.state("n1").await, world.operation(&refused).await),
+        ("failed".to_owned(), "failed".to_owned())
+    );
+    let undrain = world.ask("n1", "undrain").await.expect(202);
+    let admit = world.until_leased("n1", "admit").await;
+    let JobSpec::Admit { lifts, .. } = &admit.spec else {
+        panic!("{:?}", admit.spec.kind())
+    };
+    assert_eq!(*lifts, Some(DrainReason::Leaving), "no drain of others");
+    world.agent.work(&admit).await.unwrap();
+    world.settle().await;
+    assert_eq!(
+        (world.state("n1").await, world.operation(&undrain).await),
+        ("in_service".to_owned(), "succeeded".to_owned())
+    );
+    // A node that failed later has to pass its gates.
+    world.fail("n1", "converge", false, 1);
+    world.ask("n1", "converge").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "failed");
+    let late = world.ask("n1", "undrain").await;
+    assert_eq!(late.problem(), (409, "state", ""));
+    world.check().await;
+}
+
+#[tokio::test]
 async fn a_drain_that_is_stopped_or_undrained_puts_the_node_back() {
     let mut world = World::start(1).await;
     world.settle().await;

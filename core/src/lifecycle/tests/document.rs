@@ -79,6 +79,7 @@ fn situations(state: State) -> Vec<Snapshot> {
                             continue;
                         }
                         one.purpose = drains.then_some(*purpose);
+                        one.in_cluster |= drains;
                         (one.installed, one.unsanitised) = (flag(0), flag(1));
                         one.until = flag(2).then(now);
                         let disks = if flag(3) {

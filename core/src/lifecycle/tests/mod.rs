@@ -368,6 +368,39 @@ fn a_drain_that_failed_goes_on_for_what_it_was_for() {
 }
 
 #[test]
+fn a_failed_drain_is_undone() {
+    let mut failed = node(State::Failed);
+    (failed.failed_phase, failed.purpose, failed.in_cluster) =
+        (Some(State::Draining), Some(Purpose::Upgrade), true);
+    failed.action = Some(Action::Undrain);
+    assert_eq!(decide(&failed, now()), Decision::Start(Step::Admit));
+    let refused = StepStatus::Failed {
+        at: now(),
+        failure: failure(false),
+    };
+    failed.steps = vec![step(Step::Admit, refused)];
+    assert!(matches!(decide(&failed, now()), Decision::Refused(_)));
+    failed.steps = vec![step(Step::Admit, StepStatus::Succeeded)];
+    let Decision::Advance(back) = decide(&failed, now()) else {
+        panic!("must serve")
+    };
+    assert_eq!((back.to, back.purpose), (State::InService, None));
+    assert!(back.effects.contains(&Effect::ActionTaken));
+    // A node that left the scheduler, or failed later, does not pass the gates by.
+    let left = Snapshot {
+        in_cluster: false,
+        ..failed.clone()
+    };
+    let later = Snapshot {
+        failed_phase: Some(State::Installing),
+        ..failed
+    };
+    for other in [left, later] {
+        assert!(matches!(decide(&other, now()), Decision::Refused(_)));
+    }
+}
+
+#[test]
 fn what_was_asked_to_stop_begins_nothing_more() {
     let mut imaging = node(State::Imaging);
     (imaging.claim, imaging.stop) = (Some(ClaimState::Bound), true);
@@ -691,6 +724,9 @@ fn an_allowed_action_is_taken() {
                 gates: vec![],
             });
             asked.purpose = (state == State::Draining).then_some(Purpose::Maintenance);
+            if (state, action) == (State::Failed, Action::Undrain) {
+                (asked.failed_phase, asked.in_cluster) = (Some(State::Draining), true);
+            }
             let answer = decide(&asked, now());
             let taken = matches!(&answer, Decision::Advance(moved) if moved.effects.contains(&Effect::ActionTaken))
                 || matches!(answer, Decision::Granted(_));

@@ -111,7 +111,8 @@ async fn find_lifted_drain(
                 | DrainedBy::Unknown => Some(DrainReason::Measurement),
             }
         }
-        State::Draining => Some(DrainReason::Leaving),
+        // A failed node is admitted after a failed drain only.
+        State::Draining | State::Failed => Some(DrainReason::Leaving),
         State::Admitting
         | State::Discovered
         | State::Inspecting
@@ -121,7 +122,6 @@ async fn find_lifted_drain(
         | State::Validating
         | State::Repairing
         | State::Quarantined
-        | State::Failed
         | State::Wiping
         | State::Maintenance
         | State::Retired => None,

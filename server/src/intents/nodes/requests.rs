@@ -211,6 +211,7 @@ pub(crate) fn allow(node: &LockedNode, request: ActionRequest<'_>) -> Result<(),
     let pending = node.action.zip(node.operation_id);
     let context = RequestContext {
         state,
+        failed_phase: node.failed_phase,
         pending: pending.map(|(action, _)| action),
         waits_for_slot: node.waits_for_slot(),
         overrides: request.override_budget.is_some(),
@@ -237,6 +238,11 @@ pub(crate) fn allow(node: &LockedNode, request: ActionRequest<'_>) -> Result<(),
                 "{name} is {state}; {action} is possible in: {}.",
                 states.join(", ")
             );
+            Error::conflict("state", detail)
+        }
+        (Blocker::OtherPhase, _) => {
+            let detail =
+                format!("{name} has not failed in a drain; {action} undoes a failed drain only.");
             Error::conflict("state", detail)
         }
         (Blocker::NotClaimed, _) => {

@@ -180,7 +180,8 @@ async fn give_back(
     node: &LockedNode,
     planned: &Act,
 ) -> Result<Done, Error> {
-    let drains = node.state == State::Draining && row.operation == node.operation_id;
+    let is_unchanged = node.state == State::Draining || failed_to_drain(node);
+    let drains = is_unchanged && row.operation == node.operation_id;
     if !drains && *planned != Act::Skip {
         return Ok(Done::NotNow);
     }
@@ -192,6 +193,11 @@ async fn give_back(
             pass: None,
         }),
     }
+}
+
+/// Whether the node failed in a drain.
+fn failed_to_drain(node: &LockedNode) -> bool {
+    node.state == State::Failed && node.failed_phase == Some(State::Draining)
 }
 
 /// Returns the action that brings the node to the target.
@@ -305,7 +311,7 @@ async fn record(
             Act::GiveBack { not_before } => Some(*not_before),
             _ => None,
         },
-        wrong: wrong.filter(|_| matches!(act, Act::Change { .. }) && row.state == State::Failed),
+        wrong: wrong.filter(|_| ends_attempt(row, act)),
         operation,
     };
     db::rollout_nodes::set_mark(conn, &new, now).await?;
@@ -318,4 +324,20 @@ async fn record(
     db::events::insert(conn, event.under(operation).with(detail)).await?;
     metrics::counter!("muster_rollout_marks_total", "mark" => mark.as_str()).increment(1);
     Ok(())
+}
+
+/// Whether the act ends an attempt that failed, for another attempt.
+fn ends_attempt(row: &NodeRow, act: &Act) -> bool {
+    let is_tried_again = match act {
+        Act::Change { .. } => true,
+        Act::GiveBack { .. } => row.mark == Mark::Changing,
+        Act::Wait
+        | Act::Close { .. }
+        | Act::Validate
+        | Act::Readmit
+        | Act::Finish { .. }
+        | Act::Skip
+        | Act::Fail { .. } => false,
+    };
+    is_tried_again && row.state == State::Failed
 }

@@ -381,6 +381,10 @@ fn find_stage(row: &NodeRow, target: i32) -> Stage {
             {
                 Stage::Changing(Change::Working)
             }
+            // Nothing was changed: the node did not get past the drain.
+            State::Failed if row.failed_phase == Some(State::Draining) => {
+                Stage::Changing(Change::DrainFailed { why: reason() })
+            }
             State::Failed if row.mark == Mark::Changing => {
                 Stage::Changing(Change::Wrong { result: reason() })
             }

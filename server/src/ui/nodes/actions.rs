@@ -146,6 +146,11 @@ fn find_refusal(
     }
     let context = RequestContext {
         state,
+        failed_phase: node
+            .status
+            .failed_phase
+            .as_deref()
+            .and_then(|phase| phase.parse().ok()),
         pending: machine.action,
         waits_for_slot: node.status.why.reason.as_deref() == Some(WaitReason::Slot.as_str()),
         overrides: can_override(actor, action),
@@ -169,6 +174,7 @@ fn find_refusal(
                 .collect();
             format!("possible when {}", words.join(", "))
         }
+        Blocker::OtherPhase => "possible when a drain has failed".to_owned(),
         Blocker::NotClaimed => "nothing holds it: no pool says what to install".to_owned(),
         Blocker::Releasing => "it is being released, and only that goes on".to_owned(),
         Blocker::Protected => "it is protected; clear that first".to_owned(),
