@@ -1,6 +1,7 @@
 //! The public listener: REST and pages under the same limits, headers and request ids.
 
 use std::any::Any;
+use std::sync::{Arc, LazyLock};
 
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -31,12 +32,18 @@ pub fn router(app: App) -> Router {
 /// Returns the same routes, with the given rate limits.
 pub fn limited(app: App, rates: Rates) -> Router {
     let (rest, description) = rest().split_for_parts();
-    let description = openapi::complete_document(&description);
     let limits = Limits::new(rates, app.clock.clone());
     let needs = Needs::read(&description);
+    // Built for the first reader, because most servers have none.
+    let document = Arc::new(LazyLock::new(move || {
+        openapi::complete_document(&description)
+    }));
     let rest = rest
         .layer(middleware::from_fn_with_state(needs, needs::attach))
-        .route("/openapi.json", get(async move || Json(description)))
+        .route(
+            "/openapi.json",
+            get(async move || Json((**document).clone())),
+        )
         .with_state(app.clone());
     let fixed =
         |name, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));

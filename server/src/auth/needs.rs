@@ -13,7 +13,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::Method;
 use muster_api::access::VERBS;
-use serde_json::Value;
+use utoipa::openapi::OpenApi;
+use utoipa::openapi::path::PathItem;
 
 /// The member of an OpenAPI operation with the need:
 /// `{ "verb": "claim.release", "place": "claim={claim}" }`.
@@ -107,25 +108,30 @@ pub struct Needs(Arc<HashMap<String, HashMap<Method, Need>>>);
 impl Needs {
     /// Reads the needs from an OpenAPI document. An operation without a readable need is left out,
     /// and thereby refused to every caller.
-    pub fn read(document: &Value) -> Self {
-        let paths = document["paths"].as_object().into_iter().flatten();
-        let by_method = |path: &str, operations: &Value| -> HashMap<Method, Need> {
-            let operations = operations.as_object().into_iter().flatten();
+    pub fn read(document: &OpenApi) -> Self {
+        let by_method = |path: &str, item: &PathItem| -> HashMap<Method, Need> {
+            let operations = [
+                (Method::GET, &item.get),
+                (Method::HEAD, &item.head),
+                (Method::POST, &item.post),
+                (Method::PUT, &item.put),
+                (Method::PATCH, &item.patch),
+                (Method::DELETE, &item.delete),
+            ];
             operations
+                .into_iter()
                 .filter_map(|(method, operation)| {
-                    let (verb, place) = (
-                        operation[EXTENSION]["verb"].as_str()?,
-                        operation[EXTENSION]["place"].as_str()?,
-                    );
-                    let method = Method::from_str(&method.to_ascii_uppercase()).ok()?;
+                    let stated = operation.as_ref()?.extensions.as_ref()?.get(EXTENSION)?;
+                    let (verb, place) = (stated["verb"].as_str()?, stated["place"].as_str()?);
                     let need = Need::new(verb, place).filter(|need| need.fits(path))?;
                     Some((method, need))
                 })
                 .collect()
         };
+        let paths = document.paths.paths.iter();
         Self(Arc::new(
             paths
-                .map(|(path, operations)| (path.clone(), by_method(path, operations)))
+                .map(|(path, item)| (path.clone(), by_method(path, item)))
                 .collect(),
         ))
     }
@@ -163,12 +169,15 @@ mod tests {
 
     #[test]
     fn a_need_is_found_by_path_and_method() {
-        let needs = Needs::read(&json!({ "paths": { "/v1/claims/{claim}": {
-            "get": { EXTENSION: { "verb": "fleet.read", "place": "claim={claim}" } },
-            "delete": { EXTENSION: { "verb": "claim.release", "place": "here" } },
-            "put": { EXTENSION: { "verb": "claim.release", "place": "claim={id}" } },
-            "post": { EXTENSION: { "verb": "claim.shred", "place": "fleet" } },
-        } } }));
+        let stated =
+            |verb, place| json!({ "responses": {}, EXTENSION: { "verb": verb, "place": place } });
+        let document = json!({ "openapi": "3.1.0", "info": { "title": "", "version": "" }, "paths": { "/v1/claims/{claim}": {
+            "get": stated("fleet.read", "claim={claim}"),
+            "delete": stated("claim.release", "here"),
+            "put": stated("claim.release", "claim={id}"),
+            "post": stated("claim.shred", "fleet"),
+        } } });
+        let needs = Needs::read(&serde_json::from_value(document).unwrap());
         let read = Need::new("fleet.read", "claim={claim}").unwrap();
         let find = |method| needs.find(&method, "/v1/claims/{claim}");
         assert_eq!(find(Method::GET), Some(&read));
