@@ -24,9 +24,6 @@ const SPARE: u64 = 64 << 20;
 const SPARE_SMALL: u64 = 1 << 20;
 /// Inodes kept free on every file system used.
 const SPARE_FILES: u64 = 256;
-/// Free inodes of the root file system above which files are not counted: all of CUDA needs a
-/// tenth.
-const PLENTY_OF_FILES: u64 = 1 << 20;
 /// Smallest disk space of a file, in bytes.
 const BLOCK: u64 = 4096;
 /// Longest listing of a package. Listing decompresses the whole package; the largest CUDA packages
@@ -52,8 +49,8 @@ pub(super) fn check(machine: &Machine, incoming: &[&LockedPackage]) -> Result<()
 }
 
 /// Checks free space before dpkg runs, by the files in each package. The check runs when the
-/// machine has file systems beside its root, or few free inodes on the root. The lock does not say
-/// where packages put their files.
+/// machine has file systems beside its root, or if the packages may need more inodes than the root
+/// has. The lock does not say where packages put their files.
 ///
 /// # Errors
 /// `disk_full`, `io`, `package_unreadable`.
@@ -71,8 +68,7 @@ pub(super) fn check_unpacked(
     }
     let root = machine.path("/").metadata().map_err(io("/"))?.dev();
     places.remove(&root);
-    let counted = files_left(machine, "/")?.is_some_and(|left| left < PLENTY_OF_FILES);
-    if places.is_empty() && !counted {
+    if places.is_empty() && surely_enough_files(machine, archives, cx)? {
         return Ok(());
     }
     let mut needs = needs(machine, archives, cx)?;
@@ -107,6 +103,43 @@ struct Need {
     files: u64,
 }
 
+/// Returns the paths of the downloaded packages on the machine.
+fn downloaded(machine: &Machine, archives: &str) -> Result<Vec<String>, Failure> {
+    let folder = std::fs::read_dir(machine.path(archives)).map_err(io(archives))?;
+    let names = folder.flatten().map(|entry| entry.file_name());
+    Ok(names
+        .map(|name| format!("{archives}/{}", name.to_string_lossy()))
+        .filter(|path| path.ends_with(".deb"))
+        .collect())
+}
+
+/// Whether the root file system has more free inodes than the packages can need. Nothing is
+/// decompressed: the bound is the packages' `Installed-Size` in KiB, in which dpkg-gencontrol counts
+/// each folder, link and file with content as one at least. False when a package has no such field.
+fn surely_enough_files(
+    machine: &Machine,
+    archives: &str,
+    cx: &JobContext,
+) -> Result<bool, Failure> {
+    let Some(left) = files_left(machine, "/")? else {
+        return Ok(true);
+    };
+    let mut most = SPARE_FILES;
+    for package in downloaded(machine, archives)? {
+        let field = machine.output(
+            cx,
+            FailureCode::PackageUnreadable,
+            &["dpkg-deb", "--field", &package, "Installed-Size"],
+            LIST_TIMEOUT,
+        )?;
+        match String::from_utf8_lossy(&field).trim().parse::<u64>() {
+            Ok(size) => most = most.saturating_add(size),
+            Err(_) => return Ok(false),
+        }
+    }
+    Ok(most <= left)
+}
+
 /// Returns the needed space by file system.
 fn needs(
     machine: &Machine,
@@ -114,14 +147,7 @@ fn needs(
     cx: &JobContext,
 ) -> Result<BTreeMap<u64, Need>, Failure> {
     let mut needs: BTreeMap<u64, Need> = BTreeMap::new();
-    let folder = std::fs::read_dir(machine.path(archives)).map_err(io(archives))?;
-    for entry in folder.flatten().filter(|entry| {
-        entry
-            .path()
-            .extension()
-            .is_some_and(|extension| extension == "deb")
-    }) {
-        let inside = format!("{archives}/{}", entry.file_name().to_string_lossy());
+    for inside in downloaded(machine, archives)? {
         let listing = machine.output(
             cx,
             FailureCode::PackageUnreadable,
