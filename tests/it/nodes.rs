@@ -69,7 +69,7 @@ async fn actions_are_refused_with_the_states_that_allow_them() {
     assert_eq!(refused.problem(), (409, "state", ""));
     assert_eq!(
         refused.body["detail"],
-        "n1 is available; undrain is possible in: draining."
+        "n1 is available; undrain is possible in: draining, failed."
     );
     assert_eq!(
         admin

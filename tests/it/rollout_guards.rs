@@ -314,3 +314,36 @@ async fn trap_19_a_second_drain_that_succeeds_changes_the_node() {
     assert_eq!(marks(&done), ["done"], "{done:#}");
     world.check().await;
 }
+
+#[tokio::test]
+async fn a_node_that_the_scheduler_does_not_take_back_has_failed() {
+    let mut world = serving(2, json!("100%")).await;
+    let mut named = policy();
+    named["canary"] = json!({ "nodes": ["n1"], "soak_s": 0 });
+    world.fail("n1", "drain", false, 1);
+    world.fail("n1", "admit", false, 1);
+    let name = start(&world, 2, &named).await;
+    settle(&mut world).await;
+    let halted = show(&world, &name).await;
+    assert_eq!(marked(&halted, "failed"), "n1", "{halted:#}");
+    assert_eq!(halted["state"], "halted", "{halted:#}");
+    assert_eq!(world.state("n1").await, "failed");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_failed_drain_that_a_person_repeats_is_left_to_the_person() {
+    let mut world = serving(1, json!("100%")).await;
+    let name = start(&world, 2, &policy()).await;
+    world.fail("n1", "drain", false, 2);
+    until_one_changes(&mut world, &name).await;
+    world.until("n1", "failed").await;
+    world.ask("n1", "retry").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "failed");
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(marks(&seen), ["skipped"], "{seen:#}");
+    assert_eq!(world.state("n1").await, "failed");
+    world.check().await;
+}

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 
 use super::asked;
-use super::decision::{Decision, Effect, Move, leave_cluster, on_the_spot, rest};
+use super::decision::{Decision, Effect, Move, leave_cluster, on_the_spot, rest, stop_first};
 use super::snapshot::Snapshot;
 use super::state::{Action, Purpose, State};
 use super::steps::Step;
@@ -23,14 +23,14 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let failed_release =
         matches!(phase, State::Draining | State::Wiping) && node.action != Some(Action::Release);
     if node.releasing() && !node.protected && !failed_release {
-        return if phase == State::Draining {
-            Decision::Advance(Move {
+        // The admission of an undrain would lift the drain of the release.
+        return stop_first(node, || match phase == State::Draining {
+            true => Decision::Advance(Move {
                 purpose,
                 ..Move::released(State::Draining)
-            })
-        } else {
-            leave_cluster(node, now, Move::released(State::Wiping))
-        };
+            }),
+            false => leave_cluster(node, now, Move::released(State::Wiping)),
+        });
     }
     let requested = |to| {
         leave_cluster(
@@ -88,8 +88,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
-/// Returns a node to service after a failed drain: the scheduler uses the node again. If the scheduler
-/// refuses, the node stays failed.
+/// Returns a node to service after a failed drain, also if the removal from the scheduler failed: the
+/// scheduler uses the node again. If the scheduler refuses, the node stays failed.
 fn undrain(node: &Snapshot, now: Timestamp) -> Decision {
     if node.failed_phase != Some(State::Draining) || !node.in_cluster {
         return Decision::Refused("only a failed drain can be undone".into());

@@ -37,7 +37,9 @@ pub(super) async fn advance(
     }
     recoveries::follow(conn, node, to, now).await?;
     if let Some(action) = node.action.filter(|action| {
-        !to.effects.contains(&Effect::ActionTaken) && !table::action_allowed(to.to, *action)
+        let ends = *action == Action::Undrain && to.to == State::Failed;
+        let is_allowed = table::action_allowed(to.to, *action) && !ends;
+        !to.effects.contains(&Effect::ActionTaken) && !is_allowed
     }) {
         db::lifecycle::drop_action(conn, node.id).await?;
         refuse(

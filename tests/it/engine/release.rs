@@ -176,6 +176,27 @@ async fn an_undrain_that_comes_too_late_is_refused_and_forgotten() {
 }
 
 #[tokio::test]
+async fn an_undrain_ends_when_the_removal_fails() {
+    let mut world = World::serving(1, |_, body| body).await;
+    world.ask("n1", "drain").await.expect(202);
+    world.fail("n1", "remove", false, 1);
+    let job = world.until_leased("n1", "remove").await;
+    let undrain = world.ask("n1", "undrain").await.expect(202);
+    world.engine().await;
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
+    // The person asks again, and knows that the drain has failed.
+    assert_eq!(
+        (world.state("n1").await, world.operation(&undrain).await),
+        ("failed".to_owned(), "failed".to_owned())
+    );
+    world.ask("n1", "undrain").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    world.check().await;
+}
+
+#[tokio::test]
 async fn a_protected_node_is_not_released() {
     let mut world = World::start(1).await;
     world.settle().await;

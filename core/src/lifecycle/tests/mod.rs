@@ -386,18 +386,31 @@ fn a_failed_drain_is_undone() {
     };
     assert_eq!((back.to, back.purpose), (State::InService, None));
     assert!(back.effects.contains(&Effect::ActionTaken));
-    // A node that left the scheduler, or failed later, does not pass the gates by.
+    // A node removed from the scheduler, or failed later, has to pass the gates.
     let left = Snapshot {
         in_cluster: false,
         ..failed.clone()
     };
     let later = Snapshot {
         failed_phase: Some(State::Installing),
-        ..failed
+        ..failed.clone()
     };
     for other in [left, later] {
         assert!(matches!(decide(&other, now()), Decision::Refused(_)));
     }
+    // A release stops the admission first, because the admission lifts the drain.
+    failed.claim = Some(ClaimState::Releasing);
+    failed.action = Some(Action::Release);
+    failed.steps = vec![step(Step::Admit, StepStatus::Running { waiting_for: None })];
+    assert_eq!(decide(&failed, now()), Decision::Cancel(Step::Admit));
+    failed.steps = vec![step(Step::Admit, StepStatus::Cancelled)];
+    let Decision::Advance(moved) = decide(&failed, now()) else {
+        panic!("must move")
+    };
+    assert_eq!(
+        (moved.to, moved.purpose),
+        (State::Draining, Some(Purpose::Release))
+    );
 }
 
 #[test]

@@ -352,6 +352,15 @@ fn find_stage(row: &NodeRow, target: i32) -> Stage {
             .unwrap_or_else(|| row.state.to_string())
     };
     match row.mark {
+        // Given back after a failed drain, and refused by the scheduler.
+        Mark::NotBegun
+            if failed_to_drain(row)
+                && row.action.is_none()
+                && row.attempt == Some(OperationState::Failed)
+                && row.wrong.contains(&reason()) =>
+        {
+            Stage::Changing(Change::DrainFailed { why: reason() })
+        }
         Mark::NotBegun => Stage::NotBegun,
         Mark::Waiting => Stage::Waiting,
         Mark::Done => Stage::Done {
@@ -382,8 +391,12 @@ fn find_stage(row: &NodeRow, target: i32) -> Stage {
                 Stage::Changing(Change::Working)
             }
             // Nothing was changed: the node did not get past the drain.
-            State::Failed if row.failed_phase == Some(State::Draining) => {
-                Stage::Changing(Change::DrainFailed { why: reason() })
+            State::Failed if row.mark == Mark::Changing && failed_to_drain(row) => {
+                Stage::Changing(match row.operation == row.node_operation {
+                    true => Change::DrainFailed { why: reason() },
+                    // A person has taken over.
+                    false => Change::DrainCancelled,
+                })
             }
             State::Failed if row.mark == Mark::Changing => {
                 Stage::Changing(Change::Wrong { result: reason() })
@@ -414,4 +427,9 @@ fn find_stage_in_service(row: &NodeRow, target: i32) -> Stage {
             Some(_) | None => Stage::Changing(Change::DrainCancelled),
         },
     }
+}
+
+/// Whether the node failed in a drain.
+fn failed_to_drain(row: &NodeRow) -> bool {
+    row.state == State::Failed && row.failed_phase == Some(State::Draining)
 }
