@@ -24,6 +24,8 @@ const SPARE: u64 = 64 << 20;
 const SPARE_SMALL: u64 = 1 << 20;
 /// Inodes kept free on every file system used.
 const SPARE_FILES: u64 = 256;
+/// Free inodes of the root file system below which files are always counted.
+const FEW_FILES: u64 = 1 << 16;
 /// Smallest disk space of a file, in bytes.
 const BLOCK: u64 = 4096;
 /// Longest listing of a package. Listing decompresses the whole package; the largest CUDA packages
@@ -68,7 +70,7 @@ pub(super) fn check_unpacked(
     }
     let root = machine.path("/").metadata().map_err(io("/"))?.dev();
     places.remove(&root);
-    if places.is_empty() && surely_enough_files(machine, archives, cx)? {
+    if places.is_empty() && has_plenty_of_files(machine, archives, cx)? {
         return Ok(());
     }
     let mut needs = needs(machine, archives, cx)?;
@@ -113,10 +115,9 @@ fn downloaded(machine: &Machine, archives: &str) -> Result<Vec<String>, Failure>
         .collect())
 }
 
-/// Whether the root file system has more free inodes than the packages can need. Nothing is
-/// decompressed: the bound is the packages' `Installed-Size` in KiB, in which dpkg-gencontrol counts
-/// each folder, link and file with content as one at least. False when a package has no such field.
-fn surely_enough_files(
+/// Whether the root file system has free inodes in plenty: twice as many as the packages' sizes
+/// suggest. Nothing is decompressed. False when a package does not tell its size.
+fn has_plenty_of_files(
     machine: &Machine,
     archives: &str,
     cx: &JobContext,
@@ -124,7 +125,7 @@ fn surely_enough_files(
     let Some(left) = files_left(machine, "/")? else {
         return Ok(true);
     };
-    let mut most = SPARE_FILES;
+    let mut sizes = Vec::new();
     for package in downloaded(machine, archives)? {
         let field = machine.output(
             cx,
@@ -132,12 +133,19 @@ fn surely_enough_files(
             &["dpkg-deb", "--field", &package, "Installed-Size"],
             LIST_TIMEOUT,
         )?;
-        match String::from_utf8_lossy(&field).trim().parse::<u64>() {
-            Ok(size) => most = most.saturating_add(size),
-            Err(_) => return Ok(false),
-        }
+        sizes.push(String::from_utf8_lossy(&field).trim().parse().ok());
     }
-    Ok(most <= left)
+    Ok(estimate_files(&sizes).is_some_and(|most| left >= most))
+}
+
+/// Estimates the most inodes for packages by their `Installed-Size` in KiB. dpkg-gencontrol counts one
+/// at least for each folder, link and file with content; other tools add up bytes, so the sum is
+/// doubled. `None` if a size is unknown.
+fn estimate_files(sizes: &[Option<u64>]) -> Option<u64> {
+    let sum = sizes
+        .iter()
+        .try_fold(0_u64, |sum, size| Some(sum.saturating_add((*size)?)))?;
+    Some(sum.saturating_mul(2).saturating_add(FEW_FILES))
 }
 
 /// Returns the needed space by file system.
@@ -272,6 +280,17 @@ fn refuse_files(machine: &Machine, path: &str, need: u64) -> Result<(), Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_counted_unless_inodes_are_plenty() {
+        assert_eq!(estimate_files(&[]), Some(FEW_FILES));
+        assert_eq!(
+            estimate_files(&[Some(100), Some(28)]),
+            Some(FEW_FILES + 256)
+        );
+        assert_eq!(estimate_files(&[Some(100), None]), None);
+        assert_eq!(estimate_files(&[Some(u64::MAX), Some(1)]), Some(u64::MAX));
+    }
 
     #[test]
     fn what_takes_a_place_is_told_from_what_does_not() {
