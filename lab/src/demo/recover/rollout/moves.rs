@@ -114,26 +114,37 @@ pub(super) async fn wait_for_out(cast: &Cast<'_>, node: &str) -> anyhow::Result<
     out.await
 }
 
-/// Checks for [`QUIET`] that the rollout starts no node, because `out` is out of service, and that its
-/// state names the budget.
+/// Waits until the budget is the rule that keeps the rollout, because `out` is out of service, and
+/// checks that no node is taken out for [`QUIET`]. A node may wait for its jobs meanwhile, and serves.
 pub(super) async fn nothing_changes(cast: &Cast<'_>, name: &str, out: &str) -> anyhow::Result<()> {
     let client = cast.programs.client();
-    let begun = client.rollout(name).await?;
+    let (what, mut last) = (format!("{name} to wait for the budget"), String::new());
+    let waits = cast.watch.until(client, &what, SHORT, async |_| {
+        let rollout = client.rollout(name).await?;
+        check_unchanged(&rollout, out)?;
+        let binding = rollout.now.and_then(|now| now.binding);
+        let binding = binding.with_context(|| format!("{name} names no rule"))?;
+        let line = format!("{name} waits: {}", binding.sentence);
+        if line != last {
+            cast.watch.say(&line);
+            last = line;
+        }
+        Ok(binding.code == "pool_budget")
+    });
+    waits.await?;
     tokio::time::sleep(QUIET).await;
-    let rollout = client.rollout(name).await?;
+    check_unchanged(&client.rollout(name).await?, out)
+}
+
+/// Checks that no node has been taken out.
+fn check_unchanged(rollout: &Rollout, out: &str) -> anyhow::Result<()> {
+    let taken = [Mark::Changing, Mark::Validating, Mark::Done, Mark::Failed];
+    let is_unchanged = taken.iter().all(|mark| count(rollout, *mark) == 0);
     ensure!(
-        rollout.marks == begun.marks && count(&rollout, Mark::Changing) == 0,
-        "{name} goes on while {out} is out: {:?}, then {:?}",
-        begun.marks,
+        is_unchanged,
+        "{} goes on while {out} is out: {:?}",
+        rollout.name,
         rollout.marks
-    );
-    let binding = rollout.now.and_then(|now| now.binding);
-    let binding = binding.with_context(|| format!("{name} names no rule"))?;
-    cast.watch
-        .say(&format!("{name} waits: {}", binding.sentence));
-    ensure!(
-        binding.code == "pool_budget",
-        "{name} waits for another reason: {binding:?}"
     );
     Ok(())
 }
