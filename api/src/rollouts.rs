@@ -242,7 +242,8 @@ pub struct RolloutNode {
     pub effect: Option<String>,
     /// Lifecycle state of the node.
     pub state: String,
-    /// The rule that keeps the node from going on now.
+    /// Why the node does not go on now, or is left out. A reason of the node itself, such as a hold or
+    /// `incompatible`, comes before a rule of the rollout, and is in the plan.
     #[serde(default)]
     pub why: Option<RolloutReason>,
     /// The reason of the last act on the node.

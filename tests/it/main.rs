@@ -56,6 +56,7 @@ mod rollout_adjust; // Changes to the policy of an open rollout
 mod rollout_alerts; // An alert on a node that a rollout has taken halts the rollout
 mod rollout_back; // Rollouts to the former revision, and nodes out of service
 mod rollout_estimates; // The estimated end of a large rollout, calculated by a task
+mod rollout_fits; // Nodes left out by a rollout, named by its plan
 mod rollout_guards; // Changes between the plan of a tick and the acts, and members that come and go
 mod rollout_jobs; // Rollouts and the jobs of nodes
 mod rollout_pages; // The console of rollouts

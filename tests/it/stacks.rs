@@ -62,7 +62,7 @@ async fn a_wrong_tuple_is_not_published_and_says_why() {
 }
 
 /// The GPU that a node's newest inventory told of, by its PCI device.
-async fn has_gpu(world: &World, node: &str, device: &str) {
+pub(crate) async fn has_gpu(world: &World, node: &str, device: &str) {
     let address = "0000:1b:00.0";
     let gpu = json!({ "pci_address": address, "vendor": "10de" });
     let function =
@@ -78,7 +78,7 @@ async fn has_gpu(world: &World, node: &str, device: &str) {
 }
 
 /// Proprietary kernel modules, which are right for Hopper, the family that the stack is for.
-fn closed_modules(path: &str, mut body: Value) -> Value {
+pub(crate) fn closed_modules(path: &str, mut body: Value) -> Value {
     if path == "/v1/stacks/base" {
         let package = json!({ "name": "cuda-drivers", "version": "580.126.20-1", "arch": "amd64", "size": 1, "sha256": fleet::digest("x"),
                               "filename": "cuda-drivers.deb" });

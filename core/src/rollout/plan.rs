@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::action::{Act, Action};
+use super::action::{Act, Action, Because};
+use super::condition::{find_obstacle, find_unreadable};
 use super::desk::Desk;
 use super::failures::{self, find_halt};
 use super::fleet::{Fleet, HaltReason, Mark, Node, Stage};
 use super::order::{Block, sort_candidates};
 use super::policy::RolloutPolicy;
 use super::rule::Rule;
-use super::started::Next;
+use super::started::{Next, find_refusal};
 use super::units::Units;
 use super::waves::has_canary_passed;
 use super::windows::measure_outside;
@@ -68,6 +69,9 @@ pub struct Placement {
     pub mark: Mark,
     /// The rule that keeps the node from going on; `None` if the node goes on or has ended.
     pub why: Option<Rule>,
+    /// The reason that lies in the node itself: the policy permits less than the node needs, or an
+    /// obstacle. Known before the rollout comes to the node.
+    pub own: Option<Because>,
     /// The node has not ended, and the policy's `visit_by` has passed.
     pub is_overdue: bool,
 }
@@ -268,8 +272,25 @@ fn place_nodes(
             node: node.member.node,
             mark,
             why,
+            own: find_own_reason(policy, node, now),
             is_overdue: !mark.is_terminal() && policy.visit_by.is_some_and(|by| by <= now),
         }
     };
     fleet.nodes.iter().map(place).collect()
+}
+
+/// Returns the reason of a node that has not begun against a change of the node.
+fn find_own_reason(policy: &RolloutPolicy, node: &Node, now: Timestamp) -> Option<Because> {
+    match node.stage.mark() {
+        Mark::NotBegun | Mark::Waiting => {}
+        Mark::Changing | Mark::Validating | Mark::Done | Mark::Skipped | Mark::Failed => {
+            return None;
+        }
+    }
+    let is_known = find_unreadable(node).is_none();
+    match find_refusal(policy, node).filter(|_| is_known) {
+        Some(Because::NoChangeNeeded) => None,
+        Some(because) => Some(because),
+        None => find_obstacle(node, now).map(Because::Rule),
+    }
 }

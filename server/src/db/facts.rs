@@ -5,8 +5,10 @@ use jiff_sqlx::ToSqlx as _;
 use muster_core::facts::Facts;
 use muster_core::ids::NodeId;
 use muster_core::words;
+use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
+use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -65,6 +67,50 @@ pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<Seen
         source: row.source,
         facts: row.facts.0,
     }))
+}
+
+/// The newest facts of a node, with the origin of the running system.
+#[derive(Clone, Debug)]
+pub struct NodeFacts {
+    pub node: NodeId,
+    /// The node runs a system that Muster did not write.
+    pub is_foreign: bool,
+    /// `None` for a node never inspected, and for facts that cannot be parsed.
+    pub seen: Option<SeenFacts>,
+}
+
+/// Lists the newest facts of nodes. Unknown nodes are left out. Facts that cannot be parsed count as
+/// absent, so one node does not fail the whole list.
+pub async fn list_latest(
+    conn: &mut PgConnection,
+    nodes: &[NodeId],
+) -> Result<Vec<NodeFacts>, Error> {
+    let ids: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
+    let rows = sqlx::query!(
+        r#"SELECT n.id AS "id: NodeId", n.os_host_key IS NOT NULL AND n.root_disk_serial IS NULL AS "is_foreign!",
+                  f.observed_at AS "observed_at?", f.source AS "source?: Source", f.facts AS "facts?"
+           FROM nodes n LEFT JOIN LATERAL (
+                  SELECT observed_at, source, facts FROM facts WHERE node_id = n.id ORDER BY observed_at DESC, id DESC LIMIT 1) f ON true
+           WHERE n.id = ANY($1) ORDER BY n.name"#,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?;
+    let seen = |at: Option<jiff_sqlx::Timestamp>, source, facts: Option<Value>| {
+        Some(SeenFacts {
+            observed_at: at?.to_jiff(),
+            source: source?,
+            facts: serde_json::from_value(facts?).ok()?,
+        })
+    };
+    let rows = rows.into_iter();
+    Ok(rows
+        .map(|row| NodeFacts {
+            node: row.id,
+            is_foreign: row.is_foreign,
+            seen: seen(row.observed_at, row.source, row.facts),
+        })
+        .collect())
 }
 
 /// Returns the newest facts observed by the live image. An installed system is controlled by its

@@ -1,7 +1,7 @@
 //! Compatibility of stacks with nodes, by the current rules and the observed facts of each node.
 //! Checked by every plan, and before every order that installs a stack on a node.
 
-use crate::db::facts::Source;
+use crate::db::facts::{NodeFacts, Source};
 use muster_core::ids::NodeId;
 use muster_core::images::ImageManifest;
 use muster_core::stacks::StackSpec;
@@ -33,12 +33,24 @@ pub async fn findings(
     image: Option<&ImageManifest>,
     onto: Onto,
 ) -> Result<Vec<Finding>, Error> {
-    let seen = db::facts::latest(conn, node.id).await?;
-    // The disk of the system is known only for an image written by Muster. For other systems the
-    // pool's image is ignored.
-    let strange =
-        onto == Onto::System && node.os_host_key.is_some() && node.root_disk_serial.is_none();
-    let facts = seen.map(|seen| {
+    let facts = NodeFacts {
+        node: node.id,
+        // The disk of the system is known only for an image written by Muster.
+        is_foreign: node.os_host_key.is_some() && node.root_disk_serial.is_none(),
+        seen: db::facts::latest(conn, node.id).await?,
+    };
+    Ok(judge(stack, image, onto, facts))
+}
+
+/// Returns the findings of the rules for a stack and its image on a node with these facts. The image
+/// is ignored for a running system that Muster did not write.
+pub fn judge(
+    stack: &StackSpec,
+    image: Option<&ImageManifest>,
+    onto: Onto,
+    of: NodeFacts,
+) -> Vec<Finding> {
+    let facts = of.seen.map(|seen| {
         let mut facts = seen.facts;
         if seen.source != Source::Installed {
             // The facts name the live image's kernel, not the installed system's kernel.
@@ -46,12 +58,12 @@ pub async fn findings(
         }
         facts
     });
-    let image = image.filter(|_| !strange);
-    Ok(rules::findings_of_node(Subject {
+    let keeps_foreign = onto == Onto::System && of.is_foreign;
+    rules::findings_of_node(Subject {
         stack,
-        image,
+        image: image.filter(|_| !keeps_foreign),
         facts: facts.as_ref(),
-    }))
+    })
 }
 
 /// Returns why the assigned stack cannot be installed on the node. Returns `None` without a
@@ -91,12 +103,16 @@ pub async fn allow(conn: &mut PgConnection, node: NodeId, onto: Onto) -> Result<
     }
 }
 
-/// Joins the refusing findings into one sentence.
+/// Joins the refusing findings into one sentence about a node.
 pub fn told(node: &str, found: &[Finding]) -> Option<String> {
+    join_refusals(found).map(|why| format!("the stack cannot go onto {node}: {why}"))
+}
+
+/// Joins the sentences of the refusing findings; `None` without one.
+pub fn join_refusals(found: &[Finding]) -> Option<String> {
     let refused = found
         .iter()
         .filter(|finding| finding.level == Level::Refused);
     let sentences: Vec<String> = refused.map(ToString::to_string).collect();
-    (!sentences.is_empty())
-        .then(|| format!("the stack cannot go onto {node}: {}", sentences.join("; ")))
+    (!sentences.is_empty()).then(|| sentences.join("; "))
 }

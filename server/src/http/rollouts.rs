@@ -78,7 +78,7 @@ async fn list_rollouts(
     tag = "rollouts", params(("Idempotency-Key" = Option<String>, Header)), request_body = PlanRollout, responses(
     (status = 201, description = "The plan; a start names its digest", body = Rollout),
     (status = 404, description = "No such pool", body = Problem, content_type = "application/problem+json"),
-    (status = 409, description = "No node needs a change, the revision cannot be installed, or a budget could never be met", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "No node needs a change, the revision cannot be installed or fits no node, or a budget could never be met", body = Problem, content_type = "application/problem+json"),
     (status = 422, description = "The pool has no such revision, or the policy is wrong; `errors` lists each problem", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn plan_rollout(

@@ -17,6 +17,7 @@ mod losses; // GPU-hours lost by waiting
 mod notices; // Notices to users
 mod numbers; // Numbers of waves
 mod planning; // Waves, canary, order, drains, verdicts
+mod reasons; // Reasons of nodes, shown by a plan
 mod seats; // Places of waiting nodes
 mod together; // Nodes of a job
 mod traps; // The traps of other engines, by number

@@ -12,6 +12,7 @@ use muster_core::rollout::{Act, Action as Planned, Mark};
 use serde_json::json;
 use sqlx::{Acquire as _, PgConnection};
 
+use super::fits::UNFIT;
 use super::fleet::{Loaded, find_effect};
 use super::windows::Windows;
 use crate::app::{App, wake};
@@ -65,7 +66,7 @@ pub(super) async fn apply(
             // The rules refuse the revision on the node, or the plan does not list its reinstall: the
             // rollout leaves the node out.
             Err(Error::Conflict {
-                code: code @ ("incompatible" | NOT_LISTED),
+                code: code @ (UNFIT | NOT_LISTED),
                 detail,
             }) => {
                 scope.rollback().await?;

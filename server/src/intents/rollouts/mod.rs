@@ -6,6 +6,7 @@ mod advance; // A tick of every open rollout
 mod control; // Start, halt, resume, promote, skip and retry
 mod estimates; // Estimated ends
 mod execute; // Actions of a plan, each in a transaction of its own
+mod fits; // Nodes unfit for the target
 mod fleet; // The facts of a rollout
 pub(crate) mod jobs; // Jobs on the nodes of a pool
 mod plan; // A planned rollout, with the digest that a person confirms

@@ -16,9 +16,9 @@ use serde_json::json;
 use sqlx::PgConnection;
 
 use super::fleet::{self, Loaded};
-use super::reinstalls;
 use super::view::{self, Parts};
 use super::windows::Windows;
+use super::{fits, reinstalls};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
@@ -57,7 +57,7 @@ pub(crate) async fn plan(
         reinstalls::need_right(conn, actor, &body.policy, named).await?;
         db::revisions::lock(conn, pool.id).await?;
         let stored = revisions::find_named(conn, pool.id, body.revision).await?;
-        revisions::parse_installable(&stored)?;
+        let target = revisions::parse_installable(&stored)?;
         let now = app.clock.now();
         let number = db::rollouts::find_next_number(conn, &pool.name).await?;
         let name = format!("{}-{number}", pool.name);
@@ -88,6 +88,7 @@ pub(crate) async fn plan(
             return Err(Error::conflict("nothing_to_change", detail));
         }
         refuse_impossible(&body.policy, &loaded, now)?;
+        fits::keep_unfit(conn, &row, &loaded, &target).await?;
         reinstalls::keep(conn, &row, &loaded).await?;
         let digest = find_digest(&row, &loaded);
         new.digest = &digest;

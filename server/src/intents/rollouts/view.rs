@@ -7,10 +7,13 @@ use muster_api::rollouts::{
     Rollout, RolloutLosses, RolloutNode, RolloutNow, RolloutReason, RolloutState,
 };
 use muster_core::ids::{NodeId, ObjectId, RolloutId};
-use muster_core::rollout::{Losses, Placement, Plan, Rule, count_losses, number_waves, plan};
+use muster_core::rollout::{
+    Because, Losses, Mark, Placement, Plan, Rule, count_losses, number_waves, plan,
+};
 use sqlx::PgConnection;
 
 use super::estimates::find_estimate;
+use super::fits::UNFIT;
 use super::fleet::{self, Loaded, find_shown_effect};
 use crate::access::Place;
 use crate::auth::Actor;
@@ -221,11 +224,7 @@ fn render_nodes(
             effect: find_shown_effect(&loaded.effects, row, rollout.number)
                 .map(|effect| effect.as_str().to_owned()),
             state: row.state.to_string(),
-            why: placements
-                .get(&row.node)
-                .filter(|_| !row.mark.is_terminal())
-                .and_then(|placement| placement.why.as_ref())
-                .map(describe_own),
+            why: explain(rollout, row, placements.get(&row.node).copied()),
             overdue: placements
                 .get(&row.node)
                 .is_some_and(|placement| is_begun && placement.is_overdue),
@@ -237,6 +236,41 @@ fn render_nodes(
                 .map(|(code, sentence)| RolloutReason { code, sentence }),
         })
         .collect()
+}
+
+/// Returns why the node does not go on. The reasons of the node itself come first, because a plan shows
+/// them long before the rollout comes to the node.
+fn explain(
+    rollout: &RolloutRow,
+    row: &NodeRow,
+    placement: Option<&Placement>,
+) -> Option<RolloutReason> {
+    if row.mark.is_terminal() {
+        return None;
+    }
+    let placement = placement?;
+    let is_open = matches!(
+        rollout.state,
+        RolloutState::Planned | RolloutState::Running | RolloutState::Halted
+    );
+    match &placement.own {
+        Some(Because::Rule(rule)) if is_open => return Some(describe_own(rule)),
+        Some(because) if is_open => {
+            return Some(RolloutReason {
+                code: because.code().to_owned(),
+                sentence: because.to_string(),
+            });
+        }
+        Some(_) | None => {}
+    }
+    let unfit = row.reason_code.as_deref() == Some(UNFIT) && row.mark == Mark::NotBegun;
+    match row.reason.clone().filter(|_| unfit) {
+        Some(sentence) => Some(RolloutReason {
+            code: UNFIT.to_owned(),
+            sentence,
+        }),
+        None => placement.why.as_ref().map(describe_own),
+    }
 }
 
 fn is_seen(actor: &Actor, rollout: &RolloutRow, row: &NodeRow) -> bool {
