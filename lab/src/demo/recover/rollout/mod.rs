@@ -235,6 +235,7 @@ async fn gives_way(
         .await?;
     moves::nothing_changes(cast, &name, dead).await?;
     machine.press_button(Cause::Lab).await?;
+    moves::return_rebooted(cast, dead).await?;
     wait(cast, &name, Ending::Done, &[]).await?;
     for node in cast.nodes() {
         check_versions(cast, &node, "2.0").await?;

@@ -15,6 +15,8 @@ use crate::parts::Part;
 
 /// Time limit of a rollout of six nodes with a boot each, on emulated processors.
 const ROLLOUT: Duration = Duration::from_secs(45 * 60);
+/// Time limit of a boot on an emulated processor, shared with other machines.
+const BOOT: Duration = Duration::from_secs(15 * 60);
 /// Time without a change until a rollout counts as waiting: several ticks of the server.
 const QUIET: Duration = Duration::from_secs(30);
 
@@ -134,6 +136,25 @@ pub(super) async fn nothing_changes(cast: &Cast<'_>, name: &str, out: &str) -> a
     waits.await?;
     tokio::time::sleep(QUIET).await;
     check_unchanged(&client.rollout(name).await?, out)
+}
+
+/// Returns a machine to Slurm after a power loss, as an operator does: Slurm keeps a node down after an
+/// unexpected reboot.
+pub(super) async fn return_rebooted(cast: &Cast<'_>, node: &str) -> anyhow::Result<()> {
+    let (client, slurm) = (cast.programs.client(), cast.slurm);
+    let what = format!("{node} to be back in Slurm");
+    let back = cast.watch.until(client, &what, BOOT, async |_| {
+        // A restarting controller gives no answer.
+        let shown = slurm.scontrol(&["show", "node", node]).await;
+        Ok(shown.is_ok_and(|shown| shown.contains("unexpectedly rebooted")))
+    });
+    back.await?;
+    let name = format!("nodename={node}");
+    slurm
+        .scontrol(&["update", &name, "state=resume"])
+        .await
+        .map(drop)
+        .context("resume in Slurm")
 }
 
 /// Checks that no node has been taken out.
