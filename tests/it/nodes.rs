@@ -141,7 +141,7 @@ async fn what_protects_a_node_is_taken_away_only_by_who_may() {
     let mut held = fleet::node(1);
     held["spec"]["protected"] = json!(true);
     admin.put("/v1/nodes/n1", &held).await.expect(201);
-    // It may write nodes, and what it is made to write by mistake is stopped here.
+    // A token with the right to write nodes is stopped at a mistake.
     let automation = server.caller(Role::Automation).await;
     held["labels"] = json!({ "row": "b" });
     automation.put("/v1/nodes/n1", &held).await.expect(200);
@@ -266,7 +266,7 @@ async fn what_is_anothers_is_refused_by_name() {
     );
 }
 
-/// A machine that two nodes were declared for would be switched off under one of them.
+/// Two nodes declared for the same machine: a power-off of the first would stop the second.
 #[tokio::test]
 async fn one_machine_behind_a_bmc_is_one_node() {
     let server = Server::start().await;
@@ -294,7 +294,7 @@ async fn one_machine_behind_a_bmc_is_one_node() {
         .put("/v1/nodes/n2", &node(2, second))
         .await
         .expect(201);
-    // Beside machines that say which they are, one that does not would be whichever the BMC lists first; by either order and either protocol.
+    // Beside systems with names, a node without a name would be the first system in the list of the BMC: in each order and with each protocol.
     let either = "Another node is behind this BMC, and one of the two does not say which machine it is: name `system` for each.";
     for which in [
         redfish(json!({ "address": at, "credential": "bmc" })),

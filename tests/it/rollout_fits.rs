@@ -64,6 +64,11 @@ async fn a_revision_that_fits_no_node_is_refused() {
     let forget = sqlx::query(forget).execute(&world.server.app.pool);
     forget.await.unwrap();
     plan(&world, 3, &policy()).await.expect(201);
+    // Facts that cannot be read are one node's fault, and no fault of the plan.
+    let torn = "UPDATE facts SET facts = '\"torn\"'";
+    let torn = sqlx::query(torn).execute(&world.server.app.pool);
+    torn.await.unwrap();
+    plan(&world, 3, &policy()).await.expect(201);
     // The way back to a revision that fits is open.
     publish(&world, "4").await;
     plan(&world, 4, &policy()).await.expect(201);

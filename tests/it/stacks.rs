@@ -1,4 +1,4 @@
-//! Stacks: refused where they cannot work, compared with the nodes that have them, and silent about their secrets.
+//! Stacks: refused for unfit nodes, compared with installed nodes, and without secrets in answers.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::support::fleet;
 use crate::support::postgres::Backup;
 use crate::support::server::Server;
 
-/// A tuple that no machine can run: Fabric Manager of another version than the driver.
+/// A tuple for no machine: Fabric Manager and driver have different versions.
 fn wrong_tuple() -> Value {
     let mut stack = fleet::stack();
     stack["spec"]["packages"] =
@@ -36,7 +36,7 @@ async fn a_wrong_tuple_is_not_published_and_says_why() {
         assert!(refused.text.contains(word), "{word}: {}", refused.text);
     }
     assert_eq!(admin.get("/v1/stacks/wrong").await.status, 404);
-    // A plan of it says the same, and writes nothing.
+    // A plan gives the same reason, and stores no object.
     let wrong = wrong_tuple();
     let body = json!({ "objects": [{ "kind": "stack", "name": "wrong", "spec": wrong["spec"] }] });
     let plan = admin.post("/v1/plan", &body).await.expect(200);
@@ -48,7 +48,7 @@ async fn a_wrong_tuple_is_not_published_and_says_why() {
     let mut right = wrong_tuple();
     right["spec"]["packages"]["nvidia-fabricmanager"] = json!("580.126.20-1");
     admin.put("/v1/stacks/right", &right).await.expect(201);
-    // What no node would take, and values that no node has.
+    // Values unknown on every node.
     let mut odd = fleet::stack();
     odd["spec"]["files"] =
         json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": "hostnam" }] }]);
@@ -61,7 +61,7 @@ async fn a_wrong_tuple_is_not_published_and_says_why() {
     );
 }
 
-/// The GPU that a node's newest inventory told of, by its PCI device.
+/// Sets the GPU in the newest inventory of a node, by PCI device.
 pub(crate) async fn has_gpu(world: &World, node: &str, device: &str) {
     let address = "0000:1b:00.0";
     let gpu = json!({ "pci_address": address, "vendor": "10de" });
@@ -77,7 +77,7 @@ pub(crate) async fn has_gpu(world: &World, node: &str, device: &str) {
         .unwrap();
 }
 
-/// Proprietary kernel modules, which are right for Hopper, the family that the stack is for.
+/// Changes the stack to proprietary kernel modules, right for the selected family Hopper.
 pub(crate) fn closed_modules(path: &str, mut body: Value) -> Value {
     if path == "/v1/stacks/base" {
         let package = json!({ "name": "cuda-drivers", "version": "580.126.20-1", "arch": "amd64", "size": 1, "sha256": fleet::digest("x"),
@@ -99,7 +99,7 @@ async fn planned(world: &World, object: &Value) -> Value {
         .clone()
 }
 
-/// Level and nodes of what a plan's rules say, with the sentence of the first of this rule.
+/// Level, nodes and sentence of the first finding of a rule in a plan.
 fn said(plan: &Value, rule: &str) -> (String, Value, String) {
     let all = plan["findings"].as_array().cloned().unwrap_or_default();
     let one = all
@@ -118,7 +118,7 @@ async fn a_stack_for_other_hardware_is_refused_before_anything_is_touched() {
         has_gpu(&world, node, device).await;
     }
     let claim = |node: &str| json!({ "kind": "claim", "name": format!("of-{node}"), "spec": { "pool": "gpu", "node": node } });
-    // Right in general, and wrong for this node's GPUs: nobody claims it by name, and the plan says why.
+    // Right in general, and wrong for the GPUs of the node: a claim by name is refused, and the plan gives the reason.
     let refused = planned(&world, &claim("n1")).await;
     let why = refused["blockers"][0]["detail"]
         .as_str()
@@ -141,7 +141,7 @@ async fn a_stack_for_other_hardware_is_refused_before_anything_is_touched() {
             "{path}"
         );
     }
-    // The right node, and one of which nobody wrote down what it is: that is told, and stops nothing.
+    // The right node, and a node with an unknown GPU: the finding is shown, and blocks no claim.
     assert_eq!(planned(&world, &claim("n2")).await.get("findings"), None);
     let other = planned(&world, &claim("n3")).await;
     assert_eq!(
@@ -149,7 +149,7 @@ async fn a_stack_for_other_hardware_is_refused_before_anything_is_touched() {
         (&json!([]), "unknown")
     );
 
-    // Whatever node fits: this one does not, and its disk is not written to.
+    // A claim by selector: the unfit node is left, and the disk is not written.
     let any = json!({ "kind": "claim", "name": "any", "spec": { "pool": "gpu", "selector": {} } });
     assert_eq!(said(&planned(&world, &any).await, "R6").1, json!(["n1"]));
     world
@@ -187,7 +187,7 @@ async fn a_node_in_service_is_not_drained_for_a_stack_that_its_hardware_refuses(
     }
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
-    // Its boards were changed for others.
+    // The boards were replaced.
     has_gpu(&world, "n1", "2942").await;
     let mut next = closed_modules("/v1/stacks/base", fleet::stack());
     next["spec"]["version"] = json!("2");
@@ -334,7 +334,7 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
         (json!([]), json!(true))
     );
 
-    // Also where it is protected: a look disturbs nobody. And again, for drift comes at any time.
+    // Also on a protected node, because a comparison changes no file. Drift comes at any time, so the comparison is repeated.
     world.protect("n1", true).await;
     for _ in 0..2 {
         let asked = world.ask("n1", "check-drift").await.expect(202);
@@ -356,7 +356,7 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
         "{page}"
     );
     assert_eq!(world.state("n1").await, "in_service");
-    // It is told once, and shown where a fleet is looked at.
+    // Recorded once, and shown in the list of nodes.
     let found = world
         .history("n1")
         .await
@@ -430,7 +430,7 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
             .contains("filter=drifted%3Dtrue")
     );
 
-    // Another lock is assigned by now: what was seen says nothing of that one.
+    // Another lock is assigned now, so the former comparison has no meaning.
     let draft = json!({ "spec": {
         "version": "2", "image": "debian-12", "packages": {}, "bundle": fleet::digest("bundle"),
         "lock": { "image_digest": fleet::digest("image"), "arch": "amd64", "packages": [{

@@ -311,6 +311,28 @@ pub async fn note(
     Ok(())
 }
 
+/// Records reasons of nodes under one code.
+pub async fn note_all(
+    conn: &mut PgConnection,
+    rollout: RolloutId,
+    code: &str,
+    reasons: &[(NodeId, String)],
+) -> Result<(), Error> {
+    let nodes: Vec<Uuid> = reasons.iter().map(|(node, _)| node.0).collect();
+    let reasons: Vec<String> = reasons.iter().map(|(_, reason)| reason.clone()).collect();
+    sqlx::query!(
+        "UPDATE rollout_nodes r SET reason_code = $2, reason = n.reason
+         FROM unnest($3::uuid[], $4::text[]) AS n(node, reason) WHERE r.rollout_id = $1 AND r.node_id = n.node",
+        rollout as RolloutId,
+        code,
+        &nodes,
+        &reasons
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// The mark of a node, with the facts to be checked before an act.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkRow {

@@ -1,11 +1,11 @@
-//! Giving a node back, wherever it is: it ends wiped and available, and the claim is over.
+//! Release in every state: the node is wiped and available at the end, and the claim has ended.
 
 use muster_core::gates::Verdict;
 use muster_core::wire::result::Outcome;
 
 use crate::simulated::World;
 
-/// Lets a release run to its end and looks at what is left.
+/// Runs a release to the end, and checks the result.
 async fn comes_back(world: &mut World, name: &str) {
     world.settle().await;
     assert_eq!(world.state(name).await, "available");
@@ -23,7 +23,7 @@ async fn comes_back(world: &mut World, name: &str) {
     world.check().await;
 }
 
-/// The worker hears of the release when it renews, and the node moves once the step has stopped.
+/// The worker receives the release with a renewal, and the node moves after the end of the step.
 #[tokio::test]
 async fn in_the_middle_of_every_step_on_its_way_up() {
     let mut world = World::start(6).await;
@@ -83,7 +83,7 @@ async fn an_unleased_step_stops_at_once_and_a_late_success_is_ignored() {
     world.release("n1").await.expect(202);
     world.release("n2").await.expect(202);
     world.engine().await;
-    // The write had its permit before: it ends well, and the node is wiped.
+    // The write had a permit before: the write succeeds, and the node is wiped.
     let released = world.agent.work(&job).await;
     assert!(released.is_ok(), "{released:?}");
     comes_back(&mut world, "n1").await;
@@ -185,7 +185,7 @@ async fn an_undrain_ends_when_the_removal_fails() {
     world.engine().await;
     world.agent.work(&job).await.unwrap();
     world.settle().await;
-    // The person asks again, and knows that the drain has failed.
+    // After the failed drain, the person requests the undrain again.
     assert_eq!(
         (world.state("n1").await, world.operation(&undrain).await),
         ("failed".to_owned(), "failed".to_owned())

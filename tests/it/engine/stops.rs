@@ -1,4 +1,4 @@
-//! Stopping, turning round, and not knowing: cancel in every phase, undrain, and outcomes that nobody heard.
+//! Cancel in every phase, undrain, and lost outcomes.
 
 use muster_core::clusters::DrainReason;
 use muster_core::wire::job::JobSpec;
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::simulated::World;
 use crate::support::server::Reply;
 
-/// The last step before a node gets where it is to be stopped, and where that is.
+/// The last step before the state of the stop, and the state.
 const PHASES: [(&str, &str); 6] = [
     ("inventory", "inspecting"),
     ("write_image", "imaging"),
@@ -17,7 +17,7 @@ const PHASES: [(&str, &str); 6] = [
     ("wipe", "wiping"),
 ];
 
-/// Brings a node to where a step of a phase is leased; the reply leads to the operation it works on.
+/// Brings a node to the leased step of a phase. Returns the reply with the operation.
 async fn at(world: &mut World, kind: &str) -> (Reply, muster_core::wire::job::Job) {
     world.settle().await;
     let asked = match kind {
@@ -78,7 +78,7 @@ async fn a_stop_between_two_steps_is_not_forgotten() {
     let mut world = World::start(1).await;
     let (asked, job) = at(&mut world, "write_image").await;
     world.agent.work(&job).await.unwrap();
-    // The step is done and the next one not begun: no job could carry the word.
+    // The step is done, and the next step not begun: no job can carry the stop.
     world.cancel(&asked).await.expect(202);
     world.settle().await;
     assert_eq!(
@@ -164,7 +164,7 @@ async fn a_failed_drain_is_undone() {
         (world.state("n1").await, world.operation(&undrain).await),
         ("in_service".to_owned(), "succeeded".to_owned())
     );
-    // A node that failed later has to pass its gates.
+    // After a later failure the node has to pass the gates.
     world.fail("n1", "converge", false, 1);
     world.ask("n1", "converge").await.expect(202);
     world.settle().await;
@@ -295,7 +295,7 @@ async fn an_outcome_nobody_heard_is_unknown_until_it_was_looked_at() {
         .expect(200)
         .text;
     assert!(events.contains(told), "{events}");
-    // The late word changes nothing; the next agent looks, and then it is known.
+    // The late outcome has no effect; the next agent observes the node, and decides.
     assert!(world.agent.work(&job).await.is_err());
     let again = world.until_leased("n1", "write_image").await;
     assert_eq!(
@@ -346,7 +346,7 @@ async fn an_unknown_outcome_can_be_stopped() {
     world.check().await;
 }
 
-/// Everybody locks the node first: a stop that locked its jobs before would wait for the engine, and the engine for it.
+/// All writers lock the node first: a stop with locked jobs would wait for the engine, and the engine for the stop.
 #[tokio::test]
 async fn a_stop_waits_for_the_node_before_it_touches_a_job() {
     let mut world = World::start(1).await;

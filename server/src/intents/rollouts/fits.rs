@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 
 use super::fleet::Loaded;
 use crate::db;
+use crate::db::rollout_nodes::NodeRow;
 use crate::db::rollouts::RolloutRow;
 use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
@@ -49,16 +50,13 @@ pub(super) async fn keep_unfit(
         }
         Some(_) | None => {}
     }
-    for of in &loaded.rows {
-        if let Some(why) = unfit.get(&of.node) {
-            let why = format!(
-                "when planned, the stack could not go onto {}: {why}",
-                of.name
-            );
-            db::rollout_nodes::note(conn, row.id, of.node, UNFIT, &why).await?;
-        }
-    }
-    Ok(())
+    let of = |node: &NodeRow| {
+        let (name, why) = (&node.name, unfit.get(&node.node)?);
+        let reason = format!("when planned, the stack could not go onto {name}: {why}");
+        Some((node.node, reason))
+    };
+    let reasons: Vec<(NodeId, String)> = loaded.rows.iter().filter_map(of).collect();
+    db::rollout_nodes::note_all(conn, row.id, UNFIT, &reasons).await
 }
 
 /// Returns the sentences of the refusing rules by node, without the names of nodes.

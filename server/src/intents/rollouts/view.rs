@@ -88,10 +88,7 @@ async fn render(
     parts: Parts,
 ) -> Result<Rollout, Error> {
     let with_nodes = parts != Parts::Plan;
-    let is_open = matches!(
-        row.state,
-        RolloutState::Planned | RolloutState::Running | RolloutState::Halted
-    );
+    let is_open = is_open(&row);
     let loaded = match is_open || with_nodes {
         // An unreadable revision keeps neither a list nor a halt from its answer.
         true => match fleet::load(conn, &row, now).await {
@@ -238,6 +235,14 @@ fn render_nodes(
         .collect()
 }
 
+/// Whether the rollout has not ended. Only an open rollout has a plan.
+fn is_open(rollout: &RolloutRow) -> bool {
+    match rollout.state {
+        RolloutState::Planned | RolloutState::Running | RolloutState::Halted => true,
+        RolloutState::Done | RolloutState::Superseded | RolloutState::Expired => false,
+    }
+}
+
 /// Returns why the node does not go on. The reasons of the node itself come first, because a plan shows
 /// them long before the rollout comes to the node.
 fn explain(
@@ -249,10 +254,7 @@ fn explain(
         return None;
     }
     let placement = placement?;
-    let is_open = matches!(
-        rollout.state,
-        RolloutState::Planned | RolloutState::Running | RolloutState::Halted
-    );
+    let is_open = is_open(rollout);
     match &placement.own {
         Some(Because::Rule(rule)) if is_open => return Some(describe_own(rule)),
         Some(because) if is_open => {
