@@ -70,8 +70,8 @@ async fn a_wrong_or_fixed_member_changes_nothing() {
         (json!({ "canary": null }), "/policy/canary"),
         (json!({ "stall_after_s": 1 }), "/policy/stall_after_s"),
         (
-            json!({ "drain": { "deadline": { "after_s": 60, "then": "requeue" } } }),
-            "/policy/drain/deadline/then",
+            json!({ "drain": { "deadline": { "after_s": 1, "then": "requeue" } } }),
+            "/policy/drain/deadline/after_s",
         ),
         (
             json!({ "visit_by": "2020-01-01T00:00:00Z" }),

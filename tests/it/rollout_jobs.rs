@@ -6,7 +6,7 @@ use muster_core::wire::scheduler::{ClusterJob, JobsLook, JobsReply, JobsReport, 
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
-use crate::rollouts::{marks, plan, policy, serving, settle, show, start, steer, taken};
+use crate::rollouts::{marks, policy, serving, settle, show, start, steer, taken};
 use crate::simulated::World;
 
 /// The default of `drain_lead_s`.
@@ -27,6 +27,7 @@ pub(crate) fn run_job(
         state: "RUNNING".into(),
         ends,
         nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        requeues: true,
     };
     world.rack().scheduler.jobs.push(job);
     ends
@@ -201,11 +202,55 @@ async fn the_drain_deadline_skips_the_node_or_asks_a_person() {
             assert_eq!(asked(&world).await, 2, "a later deadline passes too");
         }
         assert_eq!(taken(&world).await.len(), 0);
-        drains["drain"]["deadline"]["then"] = json!("requeue");
-        let refused = plan(&world, 2, &drains).await.expect(422);
-        let pointer = "/policy/drain/deadline/then";
-        assert!(refused.text.contains(pointer), "{}", refused.text);
     }
+}
+
+#[tokio::test]
+async fn after_the_drain_deadline_jobs_are_requeued_unless_they_cannot_be() {
+    let mut world = serving(2, json!("100%")).await;
+    run_job(&world, "17", None, &["n1"]);
+    run_job(&world, "18", None, &["n2"]);
+    world.rack().scheduler.jobs[1].requeues = false;
+    let mut drains = at_once();
+    drains["drain"] = json!({ "deadline": { "after_s": 600, "then": "requeue" } });
+    let name = start(&world, 2, &drains).await;
+    settle(&mut world).await;
+    world.advance(599);
+    settle(&mut world).await;
+    assert_eq!(marks(&show(&world, &name).await), ["waiting", "waiting"]);
+    assert!(world.rack().scheduler.requeued.is_empty());
+
+    world.advance(2);
+    settle(&mut world).await;
+    let seen = show(&world, &name).await;
+    assert_eq!(marks(&seen), ["done", "waiting"], "{seen:#}");
+    assert_eq!(world.rack().scheduler.requeued, ["17"]);
+    let sentence = "the drain deadline has passed, and job 18 of alice cannot be requeued: a \
+                    person ends the job or skips the node";
+    assert_eq!(why(&seen, 1), ("cannot_requeue", sentence));
+    settle(&mut world).await;
+    let told = "SELECT count(*) FROM events WHERE kind = 'rollout.deadline_passed' AND detail ->> 'code' = 'cannot_requeue'";
+    let told: i64 = sqlx::query_scalar(told)
+        .fetch_one(&world.server.app.pool)
+        .await
+        .unwrap();
+    assert_eq!(told, 1, "once");
+
+    world.rack().scheduler.jobs.clear();
+    settle(&mut world).await;
+    assert_eq!(marks(&show(&world, &name).await), ["done", "done"]);
+    assert_eq!(world.rack().scheduler.requeued, ["17"]);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_persons_drain_requeues_no_job() {
+    let mut world = serving(1, json!("100%")).await;
+    run_job(&world, "17", None, &["n1"]);
+    world.ask("n1", "drain").await.expect(202);
+    world.settle().await;
+    let scheduler = world.rack().scheduler.clone();
+    assert_eq!((scheduler.jobs.len(), scheduler.requeued.len()), (1, 0));
 }
 
 #[tokio::test]

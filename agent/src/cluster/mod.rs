@@ -6,7 +6,7 @@ pub mod slurm; // Slurm, by scontrol, sinfo and squeue
 
 use std::sync::Arc;
 
-use muster_core::clusters::{ClusterSpec, DrainReason, Member};
+use muster_core::clusters::{ClusterSpec, Drain, DrainReason, Member};
 use muster_core::wire::scheduler::{ClusterJob, NodeOut, Wait};
 
 use self::slurm::{Controller, Controllers, SlurmError};
@@ -61,18 +61,13 @@ impl Cluster {
         }
     }
 
-    /// Drains `name` and waits until all jobs on the node ended.
+    /// Drains `name` and waits until all jobs on the node ended, or were requeued.
     ///
     /// # Errors
     /// [`ClusterError`], with the jobs still running when the deadline passes.
-    pub async fn drain(
-        &self,
-        name: &str,
-        reason: DrainReason,
-        watch: &Watch,
-    ) -> Result<(), ClusterError> {
+    pub async fn drain(&self, name: &str, drain: Drain, watch: &Watch) -> Result<(), ClusterError> {
         match self {
-            Self::Slurm(controller) => controller.drain(name, reason, watch).await,
+            Self::Slurm(controller) => controller.drain(name, drain, watch).await,
         }
     }
 

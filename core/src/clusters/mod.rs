@@ -76,6 +76,24 @@ impl DrainReason {
     }
 }
 
+/// A drain by Muster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    pub reason: DrainReason,
+    /// The scheduler requeues the jobs on the node.
+    pub requeue: bool,
+}
+
+impl From<DrainReason> for Drain {
+    /// A drain that waits for the end of every job.
+    fn from(reason: DrainReason) -> Self {
+        Self {
+            reason,
+            requeue: false,
+        }
+    }
+}
+
 /// The owner of a drain: decides whether Muster may act on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DrainedBy {

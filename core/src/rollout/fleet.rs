@@ -263,6 +263,8 @@ pub struct Job {
     pub id: String,
     /// The user; empty for a reader who may not know the user.
     pub holder: String,
+    /// The scheduler requeues the job on request. False if unknown.
+    pub requeues: bool,
 }
 
 impl Stage {

@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::action::Because;
-use super::fleet::{Jobs, Node, Stage};
+use super::fleet::{Job, Jobs, Node, Stage};
 use super::policy::{AfterDeadline, DrainPolicy, RolloutPolicy};
 use super::rule::Rule;
 use super::windows::{Period, measure_outside};
@@ -53,18 +53,28 @@ pub(super) fn judge_jobs(policy: &RolloutPolicy, node: &Node, hours: Hours<'_>) 
                 because: Because::SlotFree,
             },
         },
-        Some(_) | None if node.requeue_agreed => Exit::Close {
-            requeue: true,
-            because: Because::RequeueAgreed,
-        },
+        Some(_) | None if node.requeue_agreed => requeue(node, now + lead, Because::RequeueAgreed),
         Some(_) | None => match find_overdue(policy, node, hours) {
             None => Exit::Hold(Rule::Job(last.clone())),
-            Some(AfterDeadline::Requeue) => Exit::Close {
-                requeue: true,
-                because: Because::DrainDeadline,
-            },
+            Some(AfterDeadline::Requeue) => requeue(node, now + lead, Because::DrainDeadline),
             Some(AfterDeadline::Skip) => Exit::Skip,
             Some(AfterDeadline::Ask) => Exit::Hold(Rule::DrainDeadline),
+        },
+    }
+}
+
+/// Closes a node whose jobs are requeued. A job that the scheduler cannot requeue, and that runs beyond
+/// `near`, keeps the node open: the closed node would wait for the job.
+fn requeue(node: &Node, near: Timestamp, because: Because) -> Exit {
+    let Jobs::Known(jobs) = &node.jobs else {
+        return Exit::Hold(Rule::JobsUnknown);
+    };
+    let stays = |job: &&Job| !job.requeues && job.ends.is_none_or(|ends| ends > near);
+    match jobs.iter().find(stays) {
+        Some(job) => Exit::Hold(Rule::CannotRequeue(job.clone())),
+        None => Exit::Close {
+            requeue: true,
+            because,
         },
     }
 }

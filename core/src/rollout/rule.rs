@@ -52,6 +52,8 @@ pub enum Rule {
     JobsUnknown,
     /// The drain deadline has passed, and a person decides.
     DrainDeadline,
+    /// The drain deadline has passed, and the scheduler cannot requeue the job. A person decides.
+    CannotRequeue(Job),
     /// A gate has no result.
     ResultMissing,
     Held,
@@ -151,6 +153,7 @@ impl Rule {
             Self::Job(_) => "job",
             Self::JobsUnknown => "jobs_unknown",
             Self::DrainDeadline => "drain_deadline",
+            Self::CannotRequeue(_) => "cannot_requeue",
             Self::ResultMissing => "result_missing",
             Self::Held => "held",
             Self::Protected { .. } => "protected",
@@ -169,11 +172,8 @@ impl Rule {
     /// Returns the rule without the ids and users of jobs, for readers who may not see every node.
     pub fn without_holders(&self) -> Self {
         match self.clone() {
-            Self::Job(job) => Self::Job(Job {
-                ends: job.ends,
-                id: String::new(),
-                holder: String::new(),
-            }),
+            Self::Job(job) => Self::Job(without_holder(&job)),
+            Self::CannotRequeue(job) => Self::CannotRequeue(without_holder(&job)),
             Self::Unit {
                 unit,
                 node,
@@ -203,6 +203,7 @@ impl Rule {
             Self::Halted(_)
             | Self::CanaryWithoutResult
             | Self::DrainDeadline
+            | Self::CannotRequeue(_)
             | Self::Held
             | Self::Protected { .. }
             | Self::Adopted
@@ -239,6 +240,16 @@ impl Rule {
                     | Self::Deferred { .. }
             ),
         }
+    }
+
+    /// Returns whether a person decides about the jobs of a node that has waited too long.
+    pub fn asks_about_jobs(&self) -> bool {
+        Self::is_question(self.code())
+    }
+
+    /// Returns whether the code is of a rule by which a person decides about the jobs of a node.
+    pub fn is_question(code: &str) -> bool {
+        ["drain_deadline", "cannot_requeue"].contains(&code)
     }
 
     /// Returns whether the rule limits the rollout, and more nodes than the node at hand.
@@ -282,7 +293,7 @@ impl Rule {
             Self::Adopted => Some("allow the reinstall"),
             Self::OthersDrain { .. } => Some("let the owner end the drain"),
             Self::Unreadable { .. } => Some("repair the node"),
-            Self::DrainDeadline => Some("end the jobs"),
+            Self::DrainDeadline | Self::CannotRequeue(_) => Some("end the jobs"),
             rule => match rule.waits_for() {
                 WaitsFor::Person => Some("resolve the cause"),
                 WaitsFor::Slot | WaitsFor::Window | WaitsFor::Job | WaitsFor::Progress => None,
@@ -311,6 +322,15 @@ fn write_hindrance(
                 None => Ok(()),
             }
         }
+    }
+}
+
+/// Returns a job without the id and the user.
+fn without_holder(job: &Job) -> Job {
+    Job {
+        id: String::new(),
+        holder: String::new(),
+        ..job.clone()
     }
 }
 
@@ -360,6 +380,14 @@ impl fmt::Display for Rule {
             Self::DrainDeadline => f.write_str(
                 "the drain deadline has passed: a person ends the jobs or skips the node",
             ),
+            Self::CannotRequeue(job) => {
+                f.write_str("the drain deadline has passed, and ")?;
+                match job.holder.as_str() {
+                    "" => f.write_str("a job")?,
+                    holder => write!(f, "job {} of {holder}", job.id)?,
+                }
+                f.write_str(" cannot be requeued: a person ends the job or skips the node")
+            }
             Self::ResultMissing => f.write_str("a gate has no result"),
             Self::Held => f.write_str("the claim is on hold"),
             Self::Protected { effect } => write!(f, "the node is protected from a {effect}"),

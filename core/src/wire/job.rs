@@ -103,6 +103,10 @@ pub enum JobSpec {
         cluster: ClusterSpec,
         name: String,
         reason: DrainReason,
+        /// The jobs on the node are requeued. Jobs that the scheduler does not requeue run to their
+        /// end.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        requeue: bool,
     },
     /// Remove the node from its cluster, observe that the scheduler no longer lists the node.
     #[serde(alias = "slurm_remove")]

@@ -50,10 +50,13 @@ const LIFTS: &str = "lifts";
 /// End times of waivers of gates.
 const WAIVED_UNTIL: &str = "waived_until";
 
+/// A drain that requeues the jobs of the node. Without the field the jobs run to their end.
+const REQUEUE: &str = "requeue";
+
 /// Fields added to orders after the kind's first version, listed in the header beside the kinds. An
 /// agent that does not list a field would reject the complete order because of the field. Each
 /// order must therefore also work without the field.
-pub const MEMBERS: &[&str] = &[MACHINE, LIFTS, WAIVED_UNTIL];
+pub const MEMBERS: &[&str] = &[MACHINE, LIFTS, WAIVED_UNTIL, REQUEUE];
 
 /// Returns the header value of this build.
 pub fn said() -> String {
@@ -129,6 +132,11 @@ pub fn readable(header: Option<&str>, mut spec: JobSpec) -> JobSpec {
         && lacks(LIFTS)
     {
         *lifts = None;
+    }
+    if let JobSpec::Drain { requeue, .. } = &mut spec
+        && lacks(REQUEUE)
+    {
+        *requeue = false;
     }
     if lacks(WAIVED_UNTIL) {
         match &mut spec {
@@ -240,7 +248,7 @@ mod tests {
             gained
                 .iter()
                 .copied()
-                .eq(["lifts", "machine", "waived_until"]),
+                .eq(["lifts", "machine", "requeue", "waived_until"]),
             "an order with each is written down: {gained:?}"
         );
     }

@@ -95,6 +95,9 @@ pub struct ClusterJob {
     pub ends: Option<Timestamp>,
     /// The names of the nodes, each written out.
     pub nodes: Vec<String>,
+    /// The scheduler requeues the job on request. False if unknown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requeues: bool,
 }
 
 /// The clusters to query, and the interval.

@@ -125,6 +125,28 @@ pub async fn set_rollout(
     named.execute(conn).await.map(drop)
 }
 
+/// Records that the drain of an operation requeues the jobs of the node.
+pub async fn set_requeue(conn: &mut PgConnection, id: OperationId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE operations SET requeue_jobs = true WHERE id = $1",
+        id as OperationId
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Returns whether the drain of an operation requeues the jobs of the node.
+pub async fn requeues(conn: &mut PgConnection, id: OperationId) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT requeue_jobs FROM operations WHERE id = $1",
+        id as OperationId
+    )
+    .fetch_optional(conn)
+    .await?
+    .unwrap_or_default())
+}
+
 /// Returns the reason of a person for an act beyond the budget, given with an operation.
 pub async fn find_override(
     conn: &mut PgConnection,

@@ -21,6 +21,9 @@ pub struct KeptJob {
     pub id: String,
     pub user: String,
     pub state: String,
+    /// The scheduler requeues the job on request. False if unknown.
+    #[serde(default)]
+    pub requeues: bool,
 }
 
 /// The jobs of a node.

@@ -1,4 +1,6 @@
-//! Lists the running jobs of a node by `squeue -w`.
+//! Lists the running jobs of a node by `squeue -w`, and requeues jobs by `scontrol requeue`.
+
+use std::collections::BTreeMap;
 
 use super::error::SlurmError;
 use super::{Controller, command};
@@ -15,7 +17,35 @@ pub(super) struct RunningJob {
     left: String,
 }
 
+/// Jobs that the controller was asked to requeue, with the answer of a refusal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requeued(BTreeMap<String, Option<String>>);
+
 impl Controller {
+    /// Asks the controller once to requeue each job. The controller refuses interactive jobs, jobs
+    /// submitted with `--no-requeue`, and jobs that have just ended.
+    pub(super) async fn requeue(
+        &self,
+        jobs: &[RunningJob],
+        requeued: &mut Requeued,
+    ) -> Result<(), SlurmError> {
+        for job in jobs {
+            if requeued.0.contains_key(&job.id) {
+                continue;
+            }
+            let refusal = match is_id(&job.id) {
+                false => Some("the id is not the id of a job".to_owned()),
+                true => match self.scontrol(&["requeue", &job.id]).await {
+                    Ok(_) => None,
+                    Err(SlurmError::Refused { said, .. }) => Some(said),
+                    Err(error) => return Err(error),
+                },
+            };
+            requeued.0.insert(job.id.clone(), refusal);
+        }
+        Ok(())
+    }
+
     /// Returns the running and completing jobs of the node.
     pub(super) async fn jobs_on(&self, name: &str) -> Result<Vec<RunningJob>, SlurmError> {
         let arguments = ["-h", "-w", name, "-o", "%i|%u|%L"];
@@ -51,13 +81,24 @@ fn parse(text: &str) -> Result<Vec<RunningJob>, SlurmError> {
         .collect()
 }
 
+/// Returns whether the text is the id of a job, of a task of an array (`18_4`), or of a part of a
+/// heterogeneous job (`20+1`). No other text becomes an argument of a program.
+fn is_id(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_digit() || b"_+".contains(&byte);
+    text.starts_with(|first: char| first.is_ascii_digit()) && text.bytes().all(allowed)
+}
+
 /// Describes the jobs in a short sentence.
-pub(super) fn sentence(jobs: &[RunningJob]) -> String {
-    let named: Vec<String> = jobs
-        .iter()
-        .take(NAMED)
-        .map(|job| format!("{} of {} ({} left)", job.id, job.user, job.left))
-        .collect();
+pub(super) fn sentence(jobs: &[RunningJob], requeued: &Requeued) -> String {
+    let describe = |job: &RunningJob| {
+        let refused = match requeued.0.get(&job.id) {
+            Some(Some(said)) => format!("; not requeued: {}", said.trim()),
+            Some(None) => "; requeued".to_owned(),
+            None => String::new(),
+        };
+        format!("{} of {} ({} left{refused})", job.id, job.user, job.left)
+    };
+    let named: Vec<String> = jobs.iter().take(NAMED).map(describe).collect();
     let more = jobs.len().saturating_sub(NAMED);
     let more = if more > 0 {
         format!(" and {more} more")
@@ -74,12 +115,32 @@ mod tests {
     #[test]
     fn says_who_runs() {
         let jobs = parse("17|alice|3:20\n18_4|bob|UNLIMITED\n").unwrap();
+        let mut requeued = Requeued::default();
         assert_eq!(
-            sentence(&jobs),
+            sentence(&jobs, &requeued),
             "job 17 of alice (3:20 left), 18_4 of bob (UNLIMITED left)"
         );
-        assert_eq!(sentence(&vec![jobs[0].clone(); 7]).matches("17").count(), 5);
-        assert!(sentence(&vec![jobs[0].clone(); 7]).ends_with("and 2 more"));
+        let many = sentence(&vec![jobs[0].clone(); 7], &requeued);
+        assert_eq!(many.matches("17").count(), 5);
+        assert!(many.ends_with("and 2 more"));
         assert!(parse("nonsense\n").is_err());
+        let refusal = "Only batch jobs are accepted or processed for job 17\n";
+        requeued.0.insert("17".into(), Some(refusal.into()));
+        requeued.0.insert("18_4".into(), None);
+        assert_eq!(
+            sentence(&jobs, &requeued),
+            "job 17 of alice (3:20 left; not requeued: Only batch jobs are accepted or processed \
+             for job 17), 18_4 of bob (UNLIMITED left; requeued)"
+        );
+    }
+
+    #[test]
+    fn other_texts_are_no_ids() {
+        assert!(["17", "18_4", "20+1"].into_iter().all(is_id));
+        assert!(
+            !["", "-a", "17,18", "_1", "17 18", "all"]
+                .into_iter()
+                .any(is_id)
+        );
     }
 }

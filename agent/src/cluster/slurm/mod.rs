@@ -21,9 +21,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_core::clusters::{DrainReason, Member, SlurmCluster};
+use muster_core::clusters::{Drain, DrainReason, Member, SlurmCluster};
 
 pub use self::error::SlurmError;
+use self::jobs::Requeued;
 pub use self::view::{BaseState, NodeView};
 use crate::watch::{Stopped, Watch};
 
@@ -250,19 +251,22 @@ impl Controller {
 
     /// Drains `name` and waits until all jobs on the node ended. An existing drain keeps its
     /// reason. The exception is the temporary drain of a measurement, which gets the new reason. A
-    /// node unknown to the controller has no jobs.
+    /// node unknown to the controller has no jobs. With `requeue`, the controller is asked once to
+    /// requeue each job; a job that the controller does not requeue runs to the end.
     ///
     /// # Errors
     /// [`SlurmError::DeadlinePassed`] with the jobs still running.
     pub async fn drain(
         &self,
         name: &str,
-        reason: DrainReason,
+        drain: impl Into<Drain>,
         watch: &Watch,
     ) -> Result<(), SlurmError> {
         includes::word("node name", name)?;
+        let drain = drain.into();
+        let mut requeued = Requeued::default();
         loop {
-            let last = match self.drain_step(name, reason).await {
+            let last = match self.drain_step(name, drain, &mut requeued).await {
                 Ok(None) => return Ok(()),
                 Ok(Some(busy)) => busy,
                 Err(error) if patient(&error) => error.to_string(),
@@ -277,7 +281,8 @@ impl Controller {
     async fn drain_step(
         &self,
         name: &str,
-        reason: DrainReason,
+        Drain { reason, requeue }: Drain,
+        requeued: &mut Requeued,
     ) -> Result<Option<String>, SlurmError> {
         let Some(view) = self.view(name).await? else {
             return Ok(None);
@@ -293,10 +298,13 @@ impl Controller {
             return Ok(Some("the drain was asked for just now".into()));
         }
         let running = self.jobs_on(name).await?;
+        if requeue {
+            self.requeue(&running, requeued).await?;
+        }
         match running.is_empty() && !view.busy() {
             true => Ok(None),
             false if running.is_empty() => Ok(Some(format!("the controller shows it {view}"))),
-            false => Ok(Some(jobs::sentence(&running))),
+            false => Ok(Some(jobs::sentence(&running, requeued))),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Lists the jobs that use nodes, for a whole cluster by a single call of `squeue`.
 
+use std::collections::BTreeSet;
+
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use muster_core::wire::scheduler::ClusterJob;
@@ -8,8 +10,11 @@ use super::error::SlurmError;
 use super::hostlist::expand;
 use super::{Controller, command};
 
-/// Id, user, state, time limit, end and nodes (squeue(1), OPTIONS).
-const FORMAT: &str = "%i|%u|%T|%l|%e|%N";
+/// Id, number, user, state, time limit, end and nodes (squeue(1), OPTIONS). The task of an array has
+/// an id (`4_1`) and a number of its own.
+const FORMAT: &str = "%i|%A|%u|%T|%l|%e|%N";
+/// Number, batch flag and requeue flag, padded by spaces (squeue(1), OPTIONS).
+const FLAGS: &str = "JobID:.20|,BatchFlag:.4|,Requeue:.4";
 /// States of a job that uses nodes. The filter compares flags as well: `COMPLETING` includes a
 /// requeued job whose epilog runs (squeue(1), JOB STATE CODES).
 const STATES: &str = "RUNNING,SUSPENDED,COMPLETING";
@@ -25,19 +30,38 @@ impl Controller {
     /// # Errors
     /// [`SlurmError`]; the jobs of all nodes are then unknown.
     pub async fn running_jobs(&self) -> Result<Vec<ClusterJob>, SlurmError> {
+        let flags = self.list_jobs(["-O", FLAGS]).await.unwrap_or_default();
+        read(
+            &self.list_jobs(["-o", FORMAT]).await?,
+            &read_requeued(&flags),
+        )
+    }
+
+    async fn list_jobs(&self, [option, format]: [&str; 2]) -> Result<String, SlurmError> {
         // Jobs of other clusters of a federation use other nodes.
-        let arguments = ["--local", "-a", "-h", "-t", STATES, "-o", FORMAT];
+        let arguments = ["--local", "-a", "-h", "-t", STATES, option, format];
         let conf = &self.cluster.conf;
-        let text = command::run(conf, "squeue", &arguments, self.limits.command).await?;
-        read(&text)
+        command::run(conf, "squeue", &arguments, self.limits.command).await
     }
 }
 
+/// Returns the numbers of the jobs that the controller requeues on request: batch jobs submitted
+/// without `--no-requeue` (slurm_job.c refuses all others). A line with another form is left out.
+fn read_requeued(text: &str) -> BTreeSet<&str> {
+    let jobs = text.lines().filter_map(|line| {
+        let mut parts = line.split('|').map(str::trim);
+        let number = parts.next()?;
+        let flags = (parts.next()?, parts.next()?, parts.next());
+        (flags == ("1", "1", None)).then_some(number)
+    });
+    jobs.collect()
+}
+
 /// Parses a line per job. A single line with another form makes the whole list unknown.
-fn read(text: &str) -> Result<Vec<ClusterJob>, SlurmError> {
+fn read(text: &str, requeued: &BTreeSet<&str>) -> Result<Vec<ClusterJob>, SlurmError> {
     let (mut jobs, mut names) = (Vec::new(), 0);
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let job = read_line(line, NAMES - names).ok_or_else(|| SlurmError::Garbage {
+        let job = read_line(line, requeued, NAMES - names).ok_or_else(|| SlurmError::Garbage {
             what: format!("{:?} of squeue", line.chars().take(200).collect::<String>()),
         })?;
         if jobs.len() == JOBS {
@@ -50,10 +74,10 @@ fn read(text: &str) -> Result<Vec<ClusterJob>, SlurmError> {
     Ok(jobs)
 }
 
-fn read_line(line: &str, most: usize) -> Option<ClusterJob> {
-    let mut parts = line.trim().splitn(6, '|');
+fn read_line(line: &str, requeued: &BTreeSet<&str>, most: usize) -> Option<ClusterJob> {
+    let mut parts = line.trim().splitn(7, '|');
     let mut next = || parts.next();
-    let (id, user, state) = (next()?, next()?, next()?);
+    let (id, number, user, state) = (next()?, next()?, next()?, next()?);
     let (limit, end, nodes) = (next()?, next()?, next()?);
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic());
     if user.is_empty() || ![id, state, limit].into_iter().all(is_word) {
@@ -80,6 +104,7 @@ fn read_line(line: &str, most: usize) -> Option<ClusterJob> {
         state: state.to_owned(),
         ends,
         nodes,
+        requeues: requeued.contains(number),
     })
 }
 
@@ -88,20 +113,34 @@ mod tests {
     use super::*;
 
     /// Printed by squeue of 22.05.8 (Debian 12) with TZ=UTC0 for jobs with and without a time limit,
-    /// an array, a suspended job, and a completing job whose epilog runs on one of two nodes.
+    /// an interactive job, an array with a suspended task, and a completing job whose epilog runs.
     const RECORDED: &str = "\
-6|root|COMPLETING|30:00|2026-11-26T12:33:22|n10
-1|root|RUNNING|2:00:00|2026-11-26T14:33:16|n[1-3]
-3|root|RUNNING|UNLIMITED|NONE|n5
-4_1|root|RUNNING|10:00|2026-11-26T12:43:16|n6
-4_2|root|RUNNING|10:00|2026-11-26T12:43:16|n6
-8|root|RUNNING|5:00|2026-11-26T12:38:16|n[8-9]
-7|root|SUSPENDED|30:00|2026-11-26T13:03:16|n8
+2|2|root|COMPLETING|30:00|2026-11-28T07:34:19|n4
+1|1|root|RUNNING|2:00:00|2026-11-28T09:34:18|n[1-3]
+3|3|root|RUNNING|UNLIMITED|NONE|n5
+4|4|root|RUNNING|5:00|2026-11-28T07:39:18|n6
+5_2|5|root|RUNNING|10:00|2026-11-28T07:44:18|n8
+6|6|root|RUNNING|30:00|2026-11-28T08:04:18|n9
+5_1|7|root|SUSPENDED|10:00|2026-11-28T07:44:18|n7
 ";
+    /// The flags of the same jobs. Job 2 was submitted with --no-requeue, and job 4 by srun.
+    const RECORDED_FLAGS: &str = "
+                   2|   1|   0
+                   1|   1|   1
+                   3|   1|   1
+                   4|   0|   1
+                   5|   1|   1
+                   6|   1|   1
+                   7|   1|   1
+";
+
+    fn jobs(text: &str) -> Result<Vec<ClusterJob>, SlurmError> {
+        read(text, &BTreeSet::new())
+    }
 
     #[test]
     fn recorded_jobs_have_their_ends_in_utc_and_their_nodes() {
-        let jobs = read(RECORDED).unwrap();
+        let jobs = jobs(RECORDED).unwrap();
         let jobs: Vec<(&str, &str, Option<String>, String)> = jobs
             .iter()
             .map(|job| {
@@ -114,42 +153,53 @@ mod tests {
                 )
             })
             .collect();
-        let ends = |time: &str| Some(format!("2026-11-26T{time}Z"));
+        let ends = |time: &str| Some(format!("2026-11-28T{time}Z"));
         assert_eq!(
             jobs,
             [
-                ("6", "COMPLETING", ends("12:33:22"), "n10".into()),
-                ("1", "RUNNING", ends("14:33:16"), "n1 n2 n3".into()),
+                ("2", "COMPLETING", ends("07:34:19"), "n4".into()),
+                ("1", "RUNNING", ends("09:34:18"), "n1 n2 n3".into()),
                 ("3", "RUNNING", None, "n5".into()),
-                ("4_1", "RUNNING", ends("12:43:16"), "n6".into()),
-                ("4_2", "RUNNING", ends("12:43:16"), "n6".into()),
-                ("8", "RUNNING", ends("12:38:16"), "n8 n9".into()),
-                ("7", "SUSPENDED", None, "n8".into()),
+                ("4", "RUNNING", ends("07:39:18"), "n6".into()),
+                ("5_2", "RUNNING", ends("07:44:18"), "n8".into()),
+                ("6", "RUNNING", ends("08:04:18"), "n9".into()),
+                ("5_1", "SUSPENDED", None, "n7".into()),
             ]
         );
-        assert_eq!(read("").unwrap(), []);
+    }
+
+    #[test]
+    fn batch_jobs_are_requeued_unless_submitted_otherwise() {
+        let jobs = read(RECORDED, &read_requeued(RECORDED_FLAGS)).unwrap();
+        let requeued = jobs.iter().filter(|job| job.requeues);
+        let requeued: Vec<&str> = requeued.map(|job| job.id.as_str()).collect();
+        assert_eq!(requeued, ["1", "3", "5_2", "6", "5_1"]);
+        for wrong in ["", "1", "1|1", "1|1|0|1", "1|1|1|1", "1|yes|yes"] {
+            assert!(read_requeued(wrong).is_empty(), "{wrong}");
+        }
     }
 
     #[test]
     fn a_line_with_another_form_makes_the_list_unknown() {
         for wrong in [
             "nonsense",
-            "1|root|RUNNING|10:00|2026-11-26T12:43:16",
-            "1||RUNNING|10:00|2026-11-26T12:43:16|n1",
-            "1|root|RUNNING|10:00|tomorrow|n1",
-            "1|root|RUNNING|10:00|2026-11-26T12:43:16|n[1-",
-            "1|root|RUNNING|10:00|2026-11-26T12:43:16|n[1-999999]",
+            "1|1|root|RUNNING|10:00|2026-11-26T12:43:16",
+            "1|1||RUNNING|10:00|2026-11-26T12:43:16|n1",
+            "1|1|root|RUNNING|10:00|tomorrow|n1",
+            "1|1|root|RUNNING|10:00|2026-11-26T12:43:16|n[1-",
+            "1|1|root|RUNNING|10:00|2026-11-26T12:43:16|n[1-999999]",
         ] {
             let text = format!("{RECORDED}{wrong}\n");
-            let jobs = read(&text);
+            let found = jobs(&text);
             assert!(
-                matches!(jobs, Err(SlurmError::Garbage { .. })),
-                "{wrong}: {jobs:?}"
+                matches!(found, Err(SlurmError::Garbage { .. })),
+                "{wrong}: {found:?}"
             );
         }
-        let left = "9|root|COMPLETING|30:00|2026-11-26T12:33:22|\n";
-        assert_eq!(read(left).unwrap(), []);
-        let many = "9|root|RUNNING|30:00|NONE|n1\n".repeat(JOBS + 1);
-        assert!(read(&many).is_err());
+        assert_eq!(jobs("").unwrap(), []);
+        let left = "9|9|root|COMPLETING|30:00|2026-11-26T12:33:22|\n";
+        assert_eq!(jobs(left).unwrap(), []);
+        let many = "9|9|root|RUNNING|30:00|NONE|n1\n".repeat(JOBS + 1);
+        assert!(jobs(&many).is_err());
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use muster_core::clusters::{ClusterSpec, DrainReason, Member};
+use muster_core::clusters::{ClusterSpec, Drain, DrainReason, Member};
 use muster_core::wire::node::Failure;
 use muster_core::wire::result::JobResult;
 
@@ -28,11 +28,11 @@ pub(super) async fn drain(
     context: &JobContext,
     cluster: &ClusterSpec,
     name: &str,
-    reason: DrainReason,
+    drain: Drain,
 ) -> Result<JobResult, Failure> {
     let cluster = context.agent.clusters.open(cluster);
     cluster
-        .drain(name, reason, &context.watch(context.remaining()))
+        .drain(name, drain, &context.watch(context.remaining()))
         .await?;
     Ok(JobResult::Drained)
 }

@@ -25,6 +25,7 @@ mod supply; // Fetches blobs before a node needs them
 #[cfg(test)]
 mod tests; // Power acts through failing BMCs
 
+use muster_core::clusters::Drain;
 use muster_core::stacks::ConvergePlan;
 use muster_core::wire::job::JobSpec;
 use muster_core::wire::login::Login;
@@ -69,7 +70,14 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
             cluster,
             name,
             reason,
-        } => cluster::drain(context, cluster, name, *reason).await,
+            requeue,
+        } => {
+            let drain = Drain {
+                reason: *reason,
+                requeue: *requeue,
+            };
+            cluster::drain(context, cluster, name, drain).await
+        }
         JobSpec::Remove {
             cluster,
             revision,

@@ -71,8 +71,8 @@ impl<'a> Desk<'a> {
             closed,
         };
         let asks = |node: &Node| {
-            let ask = Exit::Hold(Rule::DrainDeadline);
-            node.stage == Stage::Waiting && judge_jobs(policy, node, hours) == ask
+            let asks = |exit| matches!(exit, Exit::Hold(rule) if rule.asks_about_jobs());
+            node.stage == Stage::Waiting && asks(judge_jobs(policy, node, hours))
         };
         // A unit waits for a person as a whole.
         let waits = |node: &Node| {

@@ -139,6 +139,7 @@ fn job(id: &str, ends: Option<Timestamp>) -> Job {
         ends,
         id: id.to_owned(),
         holder: "alice".to_owned(),
+        requeues: true,
     }
 }
 

@@ -276,6 +276,39 @@ fn each_obstacle_keeps_the_node_and_gives_a_waiting_node_back() {
 }
 
 #[test]
+fn a_job_that_cannot_be_requeued_keeps_the_node_open_and_asks_a_person() {
+    let drain = DrainPolicy::Deadline {
+        after_s: 3600,
+        then: AfterDeadline::Requeue,
+    };
+    let mut policy = RolloutPolicy { drain, ..policy() };
+    policy.budgets.max_waiting = Amount::Count(1);
+    let mut fleet = fleet(2);
+    fleet.nodes[0].stage = Stage::Waiting;
+    let interactive = Job {
+        requeues: false,
+        ..job("8", None)
+    };
+    fleet.nodes[0].jobs = Jobs::Known(vec![job("7", None), interactive]);
+    fleet.nodes[1].jobs = job_for("9", 600);
+    let before = plan(&policy, &fleet, start() + minutes(59));
+    assert_eq!(why(&before, 0), Some("job"));
+    let after = plan(&policy, &fleet, start() + minutes(60));
+    let rule = after.placements[0].why.as_ref().unwrap();
+    assert_eq!(
+        (acts(&after, 0), rule.code(), rule.waits_for()),
+        (vec![], "cannot_requeue", WaitsFor::Person)
+    );
+    assert_eq!(
+        rule.to_string(),
+        "the drain deadline has passed, and job 8 of alice cannot be requeued: a person ends the \
+         job or skips the node"
+    );
+    assert!(!rule.without_holders().to_string().contains("alice"));
+    assert_eq!(acts(&after, 1), ["wait"], "no waiting slot is held");
+}
+
+#[test]
 fn drain_policies_end_a_wait_at_the_deadline() {
     let wait = |then| {
         let drain = DrainPolicy::Deadline {
@@ -316,6 +349,14 @@ fn drain_policies_end_a_wait_at_the_deadline() {
             requeue: true
         }
     );
+    let interactive = |ends| Job {
+        requeues: false,
+        ..job("8", ends)
+    };
+    let near = Some(start() + minutes(10));
+    fleet.nodes[0].jobs = Jobs::Known(vec![job("7", None), interactive(near)]);
+    let agreed = plan(&policy(), &fleet, start());
+    assert_eq!(acts(&agreed, 0), ["close"], "job 8 ends soon by itself");
     fleet.nodes[0].jobs = Jobs::Unknown;
     let unknown = plan(&policy(), &fleet, start());
     assert_eq!(

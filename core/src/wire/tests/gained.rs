@@ -18,6 +18,13 @@ fn members_that_came_later() {
         lifts,
     };
     golden("job-admit-back", &job(back));
+    let requeuing = JobSpec::Drain {
+        cluster: cluster(),
+        name: "n1".into(),
+        reason: DrainReason::Leaving,
+        requeue: true,
+    };
+    golden("job-drain-requeue", &job(requeuing));
     let plan = json!({
         "suite": { "name": "smoke", "version": "1", "gates": [] },
         "profile": {

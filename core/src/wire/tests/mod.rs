@@ -495,6 +495,7 @@ fn golden_jobs() {
         state: "RUNNING".into(),
         ends,
         nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        requeues: id == "18_4",
     };
     let look = JobsLook {
         cluster: ObjectId(id(9)),

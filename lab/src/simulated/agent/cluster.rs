@@ -27,8 +27,11 @@ impl Agent {
     }
 
     /// Waits for the end of the machine's job. No further job starts.
-    pub(super) async fn drain(&self, job: &Job) -> Result<JobResult, Bad> {
+    pub(super) async fn drain(&self, job: &Job, requeue: bool) -> Result<JobResult, Bad> {
         self.with(job, |machine| machine.drain(job.id));
+        if requeue {
+            self.rack().scheduler.requeue(&job.node_name);
+        }
         self.done(job).await?;
         Ok(JobResult::Drained)
     }

@@ -271,7 +271,7 @@ impl Agent {
             JobSpec::Admit { revision, name, .. } => self.admit(job, *revision, name).await,
             JobSpec::Adopt(adopt) => self.adopt(job, adopt),
             JobSpec::Pair(order) => self.pair(job, order).await,
-            JobSpec::Drain { .. } => self.drain(job).await,
+            JobSpec::Drain { requeue, .. } => self.drain(job, *requeue).await,
             JobSpec::Remove { revision, name, .. } => self.remove(job, *revision, name).await,
         }
     }

@@ -177,6 +177,7 @@ impl Machine {
             state: "RUNNING".to_owned(),
             ends: Timestamp::from_millisecond(job.limit_ms).ok(),
             nodes: vec![self.name.clone()],
+            requeues: false,
         })
     }
 

@@ -73,11 +73,30 @@ pub(super) async fn order_admit(
     })
 }
 
-pub(super) fn order_drain(s: &Sources<'_>, reason: DrainReason) -> anyhow::Result<JobSpec> {
+/// The drain of a node that leaves service.
+pub(super) async fn order_drain(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+) -> anyhow::Result<JobSpec> {
+    let requeue = match s.row.operation {
+        Some(operation) => db::operations::requeues(conn, operation).await?,
+        None => false,
+    };
     Ok(JobSpec::Drain {
         cluster: declared(s)?,
         name: s.node.name.clone(),
-        reason,
+        reason: DrainReason::Leaving,
+        requeue,
+    })
+}
+
+/// The drain of a node for a sweep. The node returns to its jobs.
+pub(super) fn order_hold(s: &Sources<'_>) -> anyhow::Result<JobSpec> {
+    Ok(JobSpec::Drain {
+        cluster: declared(s)?,
+        name: s.node.name.clone(),
+        reason: DrainReason::Measurement,
+        requeue: false,
     })
 }
 

@@ -18,7 +18,6 @@ mod stack; // The stack, resolved for one node
 mod wipe; // The disks to erase
 
 use jiff::Timestamp;
-use muster_core::clusters::DrainReason;
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::job::{Job, JobSpec};
 use sqlx::PgConnection;
@@ -130,8 +129,8 @@ async fn build_spec(
         Step::Sweep => gates::order_sweep(conn, s).await,
         Step::Admit => cluster::order_admit(conn, s).await,
         Step::Pair => Ok(JobSpec::Pair(Box::new(pair::order(conn, s).await?))),
-        Step::Hold => cluster::order_drain(s, DrainReason::Measurement),
-        Step::Drain => cluster::order_drain(s, DrainReason::Leaving),
+        Step::Hold => cluster::order_hold(s),
+        Step::Drain => cluster::order_drain(conn, s).await,
         Step::Remove => cluster::order_remove(conn, s).await,
         Step::Wipe => wipe::order(conn, s).await,
     }

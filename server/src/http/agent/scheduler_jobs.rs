@@ -130,5 +130,6 @@ fn shorten(job: &ClusterJob) -> KeptJob {
         id: short(&job.id),
         user: short(&job.user),
         state: short(&job.state),
+        requeues: job.requeues,
     }
 }

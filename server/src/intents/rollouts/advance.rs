@@ -148,7 +148,7 @@ async fn judge(
 }
 
 /// Records an event for each node whose drain deadline has passed, once for each wait: a person ends
-/// the jobs or skips the node.
+/// the jobs or skips the node. The jobs of some nodes cannot be requeued.
 async fn ask_people(
     conn: &mut sqlx::PgConnection,
     rollout: &RolloutRow,
@@ -156,14 +156,14 @@ async fn ask_people(
     plan: &Plan,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let code = Rule::DrainDeadline.code();
     let rows: BTreeMap<NodeId, &NodeRow> = loaded.rows.iter().map(|row| (row.node, row)).collect();
     for place in &plan.placements {
         let (Some(row), Some(rule)) = (rows.get(&place.node), &place.why) else {
             continue;
         };
-        let was_asked = row.reason_code.as_deref() == Some(code);
-        if was_asked == (*rule == Rule::DrainDeadline) {
+        let code = row.reason_code.as_deref();
+        let was_asked = code.is_some_and(Rule::is_question);
+        if was_asked == rule.asks_about_jobs() {
             continue;
         }
         // A later deadline ends the question, and may pass too.
@@ -174,7 +174,7 @@ async fn ask_people(
         }
         let summary = format!("rollout {}: {} waits: {reason}", rollout.name, row.name);
         let event = NewEvent::node(now, "muster", "rollout.deadline_passed", row.node, summary);
-        let detail = json!({ "rollout": rollout.name, "pool": rollout.pool_name, "revision": rollout.number, "code": code });
+        let detail = json!({ "rollout": rollout.name, "pool": rollout.pool_name, "revision": rollout.number, "code": rule.code() });
         db::events::insert(conn, event.with(detail)).await?;
     }
     Ok(())

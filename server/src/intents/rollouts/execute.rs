@@ -140,9 +140,18 @@ async fn request(
     planned: &Planned,
 ) -> Result<Done, Error> {
     match &planned.act {
-        Act::Close { .. } => {
+        Act::Close { requeue, .. } => {
             let action = choose_action(rollout, row, effect)?;
-            close(conn, app, rollout, row, node, action).await
+            let done = close(conn, app, rollout, row, node, action).await?;
+            if let Done::Applied {
+                operation: Some(operation),
+                ..
+            } = &done
+                && *requeue
+            {
+                db::operations::set_requeue(conn, *operation).await?;
+            }
+            Ok(done)
         }
         Act::Change { .. } if node.state == State::Failed => {
             // A retry of this phase writes the image.

@@ -60,6 +60,7 @@ fn describe(job: KeptJob) -> Job {
         ends: job.ends,
         id: job.id,
         holder: job.user,
+        requeues: job.requeues,
     }
 }
 

@@ -8,8 +8,7 @@ use muster_api::rollouts::PlanRollout;
 use muster_core::effects::Effect as Cost;
 use muster_core::ids::RolloutId;
 use muster_core::rollout::{
-    AfterDeadline, DrainPolicy, Fleet, MaintenanceWindow, Opening, RolloutPolicy, Rule,
-    plan as plan_tick,
+    Fleet, MaintenanceWindow, Opening, RolloutPolicy, Rule, plan as plan_tick,
 };
 use muster_core::values::Digest;
 use serde_json::json;
@@ -124,14 +123,6 @@ pub(super) fn check(policy: &RolloutPolicy) -> Result<(), Error> {
         let detail =
             "A rollout changes the stack of a node. Other changes of the node are separate.";
         faults.push(fault("/policy/train", "unsupported", detail));
-    }
-    let requeues = |then| match then {
-        AfterDeadline::Requeue => true,
-        AfterDeadline::Skip | AfterDeadline::Ask => false,
-    };
-    if matches!(policy.drain, DrainPolicy::Deadline { then, .. } if requeues(then)) {
-        let detail = "A rollout ends no jobs of a node. Choose skip or ask.";
-        faults.push(fault("/policy/drain/deadline/then", "unsupported", detail));
     }
     if !policy.notice_before_s.is_empty() {
         let detail = "A rollout sends no notices to the users of a node.";

@@ -288,7 +288,7 @@ fn is_seen(actor: &Actor, rollout: &RolloutRow, row: &NodeRow) -> bool {
 /// Describes the rule of a node. The rule of a unit may be about another node's job.
 fn describe_own(rule: &Rule) -> RolloutReason {
     match rule {
-        Rule::Job(_) => describe(rule),
+        Rule::Job(_) | Rule::CannotRequeue(_) => describe(rule),
         rule => describe(&rule.without_holders()),
     }
 }

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_core::clusters::{DrainReason, Member, SlurmCluster};
+use muster_core::clusters::{Drain, DrainReason, Member, SlurmCluster};
 use muster_core::wire::scheduler::Wait;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -313,6 +313,8 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         .admit(&nodes, "n1", &watch)
         .await
         .expect("our own drain is lifted");
+    jobs_are_requeued(&slurm, &controller).await;
+    controller.admit(&nodes, "n1", &watch).await.unwrap();
 
     controller
         .drain("n1", DrainReason::Leaving, &watch)
@@ -334,6 +336,47 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         .drain("n1", DrainReason::Leaving, &watch)
         .await
         .expect("no node, no jobs");
+}
+
+/// Drains the node `n1` with two jobs, of which the controller requeues one.
+async fn jobs_are_requeued(slurm: &PrivateSlurm, controller: &Controller) {
+    let submit = async |options: &[&str]| {
+        let common = [
+            "-w",
+            "n1",
+            "-n",
+            "1",
+            "-t",
+            "5",
+            "-o",
+            "/dev/null",
+            "--parsable",
+        ];
+        let id = slurm.run("sbatch", &[&common, options].concat()).await;
+        id.trim().to_owned()
+    };
+    let kept = submit(&["--requeue", "--wrap", "sleep 300"]).await;
+    let stays = submit(&["--no-requeue", "--wrap", "sleep 4"]).await;
+    for id in [&kept, &stays] {
+        let state = ["-h", "-j", id, "-o", "%T"];
+        slurm.until("squeue", &state, "RUNNING").await;
+    }
+    let jobs = controller.running_jobs().await.unwrap();
+    let requeues = |id: &str| jobs.iter().find(|job| job.id == id).unwrap().requeues;
+    assert!(requeues(&kept) && !requeues(&stays), "{jobs:?}");
+    let (watch, said) = within(LONG);
+    let drain = Drain {
+        reason: DrainReason::Leaving,
+        requeue: true,
+    };
+    controller.drain("n1", drain, &watch).await.unwrap();
+    let left = slurm.run("squeue", &["-h", "-o", "%i %T"]).await;
+    assert_eq!(left, format!("{kept} PENDING\n"), "{said:?}");
+    let refused =
+        format!("not requeued: Requested operation is presently disabled for job {stays}");
+    let said = said.lock().unwrap().join("\n");
+    assert!(said.contains(&refused), "{said}");
+    slurm.run("scancel", &[&kept]).await;
 }
 
 /// Reserves the node `n1`, and gives it back.
