@@ -243,6 +243,66 @@ async fn after_the_drain_deadline_jobs_are_requeued_unless_they_cannot_be() {
     world.check().await;
 }
 
+/// Asks for a requeue after 600 s of waiting, and lets a job without an end run on `n1`.
+async fn start_requeuing(world: &mut World) -> String {
+    run_job(world, "17", None, &["n1"]);
+    let mut drains = at_once();
+    drains["drain"] = json!({ "deadline": { "after_s": 600, "then": "requeue" } });
+    let name = start(world, 2, &drains).await;
+    settle(world).await;
+    name
+}
+
+#[tokio::test]
+async fn an_act_of_a_person_takes_the_requeue_back() {
+    let mut world = serving(1, json!("100%")).await;
+    start_requeuing(&mut world).await;
+    world.advance(601);
+    world.agent.report_jobs().await.unwrap();
+    rollouts::round(&world.server.app).await.unwrap();
+    world.engine().await;
+    assert_eq!(world.state("n1").await, "draining", "no agent has the job");
+    world.ask("n1", "maintain").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "maintenance");
+    assert!(world.rack().scheduler.requeued.is_empty());
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_halt_before_the_drain_takes_the_requeue_back() {
+    let mut world = serving(1, json!("100%")).await;
+    let name = start_requeuing(&mut world).await;
+    world.advance(601);
+    world.agent.report_jobs().await.unwrap();
+    rollouts::round(&world.server.app).await.unwrap();
+    world.engine().await;
+    let reason = json!({ "reason": "a test" });
+    steer(&world, &name, "halt", reason).await.expect(200);
+    settle(&mut world).await;
+    assert_eq!(world.state("n1").await, "in_service");
+    assert!(world.rack().scheduler.requeued.is_empty());
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_question_to_a_person_outlasts_a_time_without_a_list_of_jobs() {
+    let mut world = serving(1, json!("100%")).await;
+    start_requeuing(&mut world).await;
+    world.rack().scheduler.jobs[0].requeues = false;
+    world.advance(601);
+    settle(&mut world).await;
+    world.advance(240);
+    rollouts::round(&world.server.app).await.unwrap();
+    let code = "SELECT reason_code FROM rollout_nodes";
+    let code = sqlx::query_scalar::<_, Option<String>>(code).fetch_one(&world.server.app.pool);
+    assert_eq!(code.await.unwrap().as_deref(), Some("cannot_requeue"));
+    settle(&mut world).await;
+    let asked = "SELECT count(*) FROM events WHERE kind = 'rollout.deadline_passed'";
+    let asked = sqlx::query_scalar::<_, i64>(asked).fetch_one(&world.server.app.pool);
+    assert_eq!(asked.await.unwrap(), 1);
+}
+
 #[tokio::test]
 async fn a_persons_drain_requeues_no_job() {
     let mut world = serving(1, json!("100%")).await;
@@ -273,6 +333,16 @@ async fn a_report_of_jobs_is_cut_and_counts_for_members_only() {
     let jobs = jobs.as_array().unwrap();
     assert_eq!((jobs.len(), &jobs[0]["id"]), (8, &json!("21")));
     assert_eq!(jobs[1]["id"].as_str().unwrap().len(), 60);
+    let requeues = |jobs: &[Value]| jobs.iter().all(|job| job["requeues"] == true);
+    assert!(requeues(jobs));
+    world.rack().scheduler.jobs[0].requeues = false;
+    world.agent.report_jobs().await.unwrap();
+    let cut = kept().await;
+    let jobs = cut[0].1.as_array().unwrap();
+    assert!(!requeues(jobs), "the job that stays is kept: {jobs:?}");
+    world.rack().scheduler.jobs[0].requeues = true;
+    world.agent.report_jobs().await.unwrap();
+    let first = kept().await;
     world.advance(60);
     world.agent.report_jobs().await.unwrap();
     assert_eq!(kept().await, first, "an unchanged row is not written");

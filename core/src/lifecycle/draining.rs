@@ -1,5 +1,6 @@
 //! Leaves the scheduler: no new jobs start, running jobs finish, then the node is removed from the
-//! configuration. Jobs are never killed.
+//! configuration. Jobs are requeued only for a rollout
+//! whose policy says so.
 
 use jiff::Timestamp;
 

@@ -72,6 +72,8 @@ pub enum Because {
     SlotFree,
     /// The drain deadline has passed.
     DrainDeadline,
+    /// The drain deadline has passed, and the scheduler requeues the jobs.
+    JobsRequeued,
     /// A person agreed to requeue the jobs.
     RequeueAgreed,
     Drained,
@@ -154,6 +156,7 @@ impl Because {
             Self::Rule(rule) => rule.code(),
             Self::SlotFree => "slot_free",
             Self::DrainDeadline => "drain_deadline",
+            Self::JobsRequeued => "jobs_requeued",
             Self::RequeueAgreed => "requeue_agreed",
             Self::Drained => "drained",
             Self::WrongResult { .. } => "wrong_result",
@@ -178,6 +181,9 @@ impl fmt::Display for Because {
             Self::Rule(rule) => rule.fmt(f),
             Self::SlotFree => f.write_str("a slot is free, and the last job ends in time"),
             Self::DrainDeadline => f.write_str("the drain deadline has passed"),
+            Self::JobsRequeued => {
+                f.write_str("the drain deadline has passed: the scheduler requeues the jobs")
+            }
             Self::RequeueAgreed => f.write_str("a person agreed to requeue the jobs"),
             Self::Drained => f.write_str("the last job has ended"),
             Self::WrongResult { result } => write!(f, "the attempt ended wrong: {result}"),

@@ -53,25 +53,35 @@ pub(super) fn judge_jobs(policy: &RolloutPolicy, node: &Node, hours: Hours<'_>) 
                 because: Because::SlotFree,
             },
         },
-        Some(_) | None if node.requeue_agreed => requeue(node, now + lead, Because::RequeueAgreed),
+        Some(_) | None if node.requeue_agreed => {
+            requeue(node, &hours, now + lead, Because::RequeueAgreed)
+        }
         Some(_) | None => match find_overdue(policy, node, hours) {
             None => Exit::Hold(Rule::Job(last.clone())),
-            Some(AfterDeadline::Requeue) => requeue(node, now + lead, Because::DrainDeadline),
+            Some(AfterDeadline::Requeue) => {
+                requeue(node, &hours, now + lead, Because::JobsRequeued)
+            }
             Some(AfterDeadline::Skip) => Exit::Skip,
             Some(AfterDeadline::Ask) => Exit::Hold(Rule::DrainDeadline),
         },
     }
 }
 
-/// Closes a node whose jobs are requeued. A job that the scheduler cannot requeue, and that runs beyond
-/// `near`, keeps the node open: the closed node would wait for the job.
-fn requeue(node: &Node, near: Timestamp, because: Because) -> Exit {
+/// Closes a node whose jobs are requeued. A job that the scheduler cannot requeue keeps the node open:
+/// the closed node would wait for the job. Such a job that ends before `near` is waited for. No
+/// job is requeued in a window that closes before `near`: the drain could end after the window.
+fn requeue(node: &Node, hours: &Hours<'_>, near: Timestamp, because: Because) -> Exit {
     let Jobs::Known(jobs) = &node.jobs else {
         return Exit::Hold(Rule::JobsUnknown);
     };
-    let stays = |job: &&Job| !job.requeues && job.ends.is_none_or(|ends| ends > near);
-    match jobs.iter().find(stays) {
-        Some(job) => Exit::Hold(Rule::CannotRequeue(job.clone())),
+    if let Some(closes) = hours.closes.filter(|closes| *closes <= near) {
+        return Exit::Hold(Rule::WindowEnds { closes });
+    }
+    let ends_late = |job: &Job| job.ends.is_none_or(|ends| ends > near);
+    let kept = jobs.iter().filter(|job| !job.requeues);
+    match kept.max_by_key(|job| ends_late(job)) {
+        Some(job) if ends_late(job) => Exit::Hold(Rule::CannotRequeue(job.clone())),
+        Some(job) => Exit::Hold(Rule::Job(job.clone())),
         None => Exit::Close {
             requeue: true,
             because,

@@ -136,10 +136,12 @@ pub async fn set_requeue(conn: &mut PgConnection, id: OperationId) -> Result<(),
     Ok(())
 }
 
-/// Returns whether the drain of an operation requeues the jobs of the node.
+/// Returns whether the drain of an operation requeues the jobs of the node. A replaced or stopped
+/// operation, and an operation of a halted rollout, requeues no job.
 pub async fn requeues(conn: &mut PgConnection, id: OperationId) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
-        "SELECT requeue_jobs FROM operations WHERE id = $1",
+        "SELECT o.requeue_jobs FROM operations o JOIN rollouts r ON r.id = o.rollout_id
+         WHERE o.id = $1 AND o.finished_at IS NULL AND o.cancel_asked_at IS NULL AND r.state = 'running'",
         id as OperationId
     )
     .fetch_optional(conn)

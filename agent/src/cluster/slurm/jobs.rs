@@ -1,54 +1,60 @@
 //! Lists the running jobs of a node by `squeue -w`, and requeues jobs by `scontrol requeue`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::error::SlurmError;
 use super::{Controller, command};
 
 /// Maximum number of jobs named in a sentence. Further jobs are only counted.
 const NAMED: usize = 5;
+/// Id, number, user, state and time left (squeue(1), OPTIONS).
+const FORMAT: &str = "%i|%A|%u|%T|%L";
 
 /// A job, with the fields useful for a waiting operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunningJob {
     id: String,
+    /// The number of the task of an array differs from the id.
+    number: String,
     user: String,
+    state: String,
     /// Time left until the time limit, in the format of squeue: `1-02:03:04`, `UNLIMITED`.
     left: String,
 }
 
-/// Jobs that the controller was asked to requeue, with the answer of a refusal.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Requeued(BTreeMap<String, Option<String>>);
-
 impl Controller {
-    /// Asks the controller once to requeue each job. The controller refuses interactive jobs, jobs
-    /// submitted with `--no-requeue`, and jobs that have just ended.
+    /// Requeues the jobs of a drained node that have not ended, each once. `batch` has the numbers of
+    /// the jobs that the controller requeues, read before the list of jobs.
+    ///
+    /// # Errors
+    /// [`SlurmError::Refused`] if one of the jobs cannot be requeued. No job is requeued then.
     pub(super) async fn requeue(
         &self,
         jobs: &[RunningJob],
-        requeued: &mut Requeued,
+        batch: &BTreeSet<&str>,
+        requeued: &mut BTreeSet<String>,
     ) -> Result<(), SlurmError> {
-        for job in jobs {
-            if requeued.0.contains_key(&job.id) {
-                continue;
-            }
-            let refusal = match is_id(&job.id) {
-                false => Some("the id is not the id of a job".to_owned()),
-                true => match self.scontrol(&["requeue", &job.id]).await {
-                    Ok(_) => None,
-                    Err(SlurmError::Refused { said, .. }) => Some(said),
-                    Err(error) => return Err(error),
-                },
-            };
-            requeued.0.insert(job.id.clone(), refusal);
+        // Also `requeue` of a completing job would start the job again.
+        let runs = |job: &&RunningJob| ["RUNNING", "SUSPENDED"].contains(&job.state.as_str());
+        let is_new = |job: &&RunningJob| !requeued.contains(&job.id);
+        let open: Vec<&RunningJob> = jobs.iter().filter(runs).filter(is_new).collect();
+        let stays = |job: &&&RunningJob| !is_id(&job.id) || !batch.contains(job.number.as_str());
+        if let Some(job) = open.iter().find(stays) {
+            return Err(SlurmError::Refused {
+                command: format!("scontrol requeue {}", job.id),
+                said: "the job is interactive, or was submitted with --no-requeue".to_owned(),
+            });
+        }
+        for job in open {
+            self.scontrol(&["requeue", "Incomplete", &job.id]).await?;
+            requeued.insert(job.id.clone());
         }
         Ok(())
     }
 
     /// Returns the running and completing jobs of the node.
     pub(super) async fn jobs_on(&self, name: &str) -> Result<Vec<RunningJob>, SlurmError> {
-        let arguments = ["-h", "-w", name, "-o", "%i|%u|%L"];
+        let arguments = ["-h", "-w", name, "-o", FORMAT];
         match command::run(
             &self.cluster.conf,
             "squeue",
@@ -68,9 +74,14 @@ impl Controller {
 
 fn parse(text: &str) -> Result<Vec<RunningJob>, SlurmError> {
     let job = |line: &str| {
-        let mut parts = line.trim().splitn(3, '|').map(str::to_owned);
-        let (id, user, left) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(RunningJob { id, user, left })
+        let mut parts = line.trim().splitn(5, '|').map(str::to_owned);
+        Some(RunningJob {
+            id: parts.next()?,
+            number: parts.next()?,
+            user: parts.next()?,
+            state: parts.next()?,
+            left: parts.next()?,
+        })
     };
     text.lines()
         .map(|line| {
@@ -81,22 +92,21 @@ fn parse(text: &str) -> Result<Vec<RunningJob>, SlurmError> {
         .collect()
 }
 
-/// Returns whether the text is the id of a job, of a task of an array (`18_4`), or of a part of a
-/// heterogeneous job (`20+1`). No other text becomes an argument of a program.
-fn is_id(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_digit() || b"_+".contains(&byte);
+/// Returns whether the text is the id of a job, or of a task of an array (`18_4`). No other text
+/// becomes an argument of a program. slurmctld requeues no part of a heterogeneous job (`20+1`).
+pub(super) fn is_id(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_digit() || byte == b'_';
     text.starts_with(|first: char| first.is_ascii_digit()) && text.bytes().all(allowed)
 }
 
 /// Describes the jobs in a short sentence.
-pub(super) fn sentence(jobs: &[RunningJob], requeued: &Requeued) -> String {
+pub(super) fn sentence(jobs: &[RunningJob], requeued: &BTreeSet<String>) -> String {
     let describe = |job: &RunningJob| {
-        let refused = match requeued.0.get(&job.id) {
-            Some(Some(said)) => format!("; not requeued: {}", said.trim()),
-            Some(None) => "; requeued".to_owned(),
-            None => String::new(),
+        let told = match requeued.contains(&job.id) {
+            true => "; requeued",
+            false => "",
         };
-        format!("{} of {} ({} left{refused})", job.id, job.user, job.left)
+        format!("{} of {} ({} left{told})", job.id, job.user, job.left)
     };
     let named: Vec<String> = jobs.iter().take(NAMED).map(describe).collect();
     let more = jobs.len().saturating_sub(NAMED);
@@ -114,8 +124,8 @@ mod tests {
 
     #[test]
     fn says_who_runs() {
-        let jobs = parse("17|alice|3:20\n18_4|bob|UNLIMITED\n").unwrap();
-        let mut requeued = Requeued::default();
+        let jobs = parse("17|17|alice|RUNNING|3:20\n18_4|22|bob|RUNNING|UNLIMITED\n").unwrap();
+        let requeued = BTreeSet::new();
         assert_eq!(
             sentence(&jobs, &requeued),
             "job 17 of alice (3:20 left), 18_4 of bob (UNLIMITED left)"
@@ -124,23 +134,16 @@ mod tests {
         assert_eq!(many.matches("17").count(), 5);
         assert!(many.ends_with("and 2 more"));
         assert!(parse("nonsense\n").is_err());
-        let refusal = "Only batch jobs are accepted or processed for job 17\n";
-        requeued.0.insert("17".into(), Some(refusal.into()));
-        requeued.0.insert("18_4".into(), None);
         assert_eq!(
-            sentence(&jobs, &requeued),
-            "job 17 of alice (3:20 left; not requeued: Only batch jobs are accepted or processed \
-             for job 17), 18_4 of bob (UNLIMITED left; requeued)"
+            sentence(&jobs, &BTreeSet::from(["18_4".to_owned()])),
+            "job 17 of alice (3:20 left), 18_4 of bob (UNLIMITED left; requeued)"
         );
     }
 
     #[test]
     fn other_texts_are_no_ids() {
-        assert!(["17", "18_4", "20+1"].into_iter().all(is_id));
-        assert!(
-            !["", "-a", "17,18", "_1", "17 18", "all"]
-                .into_iter()
-                .any(is_id)
-        );
+        assert!(["17", "18_4"].into_iter().all(is_id));
+        let others = ["", "-a", "17,18", "_1", "17 18", "all", "20+1"];
+        assert!(!others.into_iter().any(is_id));
     }
 }

@@ -17,14 +17,13 @@ mod running; // Jobs of the whole cluster
 mod tests;
 mod view; // A node as seen by its controller
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use muster_core::clusters::{Drain, DrainReason, Member, SlurmCluster};
 
 pub use self::error::SlurmError;
-use self::jobs::Requeued;
 pub use self::view::{BaseState, NodeView};
 use crate::watch::{Stopped, Watch};
 
@@ -251,11 +250,12 @@ impl Controller {
 
     /// Drains `name` and waits until all jobs on the node ended. An existing drain keeps its
     /// reason. The exception is the temporary drain of a measurement, which gets the new reason. A
-    /// node unknown to the controller has no jobs. With `requeue`, the controller is asked once to
-    /// requeue each job; a job that the controller does not requeue runs to the end.
+    /// node unknown to the controller has no jobs. With `requeue`, the controller requeues the jobs
+    /// under our own drain.
     ///
     /// # Errors
-    /// [`SlurmError::DeadlinePassed`] with the jobs still running.
+    /// [`SlurmError::DeadlinePassed`] with the jobs still running; [`SlurmError::Refused`] if a job
+    /// cannot be requeued.
     pub async fn drain(
         &self,
         name: &str,
@@ -264,7 +264,7 @@ impl Controller {
     ) -> Result<(), SlurmError> {
         includes::word("node name", name)?;
         let drain = drain.into();
-        let mut requeued = Requeued::default();
+        let mut requeued = BTreeSet::new();
         loop {
             let last = match self.drain_step(name, drain, &mut requeued).await {
                 Ok(None) => return Ok(()),
@@ -282,7 +282,7 @@ impl Controller {
         &self,
         name: &str,
         Drain { reason, requeue }: Drain,
-        requeued: &mut Requeued,
+        requeued: &mut BTreeSet<String>,
     ) -> Result<Option<String>, SlurmError> {
         let Some(view) = self.view(name).await? else {
             return Ok(None);
@@ -297,9 +297,16 @@ impl Controller {
                 .await?;
             return Ok(Some("the drain was asked for just now".into()));
         }
+        let requeues = requeue && view.drained_for(reason);
+        // A drained node gets no new jobs, so every job of the later list has its flags.
+        let flags = match requeues {
+            true => self.list_flags(&["-w", name]).await?,
+            false => String::new(),
+        };
         let running = self.jobs_on(name).await?;
-        if requeue {
-            self.requeue(&running, requeued).await?;
+        if requeues {
+            let batch = running::read_requeued(&flags);
+            self.requeue(&running, &batch, requeued).await?;
         }
         match running.is_empty() && !view.busy() {
             true => Ok(None),

@@ -1,4 +1,5 @@
-//! Lists the jobs that use nodes, for a whole cluster by a single call of `squeue`.
+//! Lists the jobs that use nodes, for a whole cluster by two calls of `squeue`, and the jobs that the
+//! controller requeues.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +9,7 @@ use muster_core::wire::scheduler::ClusterJob;
 
 use super::error::SlurmError;
 use super::hostlist::expand;
+use super::jobs::is_id;
 use super::{Controller, command};
 
 /// Id, number, user, state, time limit, end and nodes (squeue(1), OPTIONS). The task of an array has
@@ -30,24 +32,32 @@ impl Controller {
     /// # Errors
     /// [`SlurmError`]; the jobs of all nodes are then unknown.
     pub async fn running_jobs(&self) -> Result<Vec<ClusterJob>, SlurmError> {
-        let flags = self.list_jobs(["-O", FLAGS]).await.unwrap_or_default();
-        read(
-            &self.list_jobs(["-o", FORMAT]).await?,
-            &read_requeued(&flags),
-        )
+        let jobs = self.list_jobs(&["-o", FORMAT]).await?;
+        read(&jobs, &read_requeued(&self.list_flags(&[]).await?))
     }
 
-    async fn list_jobs(&self, [option, format]: [&str; 2]) -> Result<String, SlurmError> {
+    /// Returns the flags of the jobs, for [`read_requeued`]. Empty if this version of Slurm does not
+    /// print the flags.
+    pub(super) async fn list_flags(&self, only: &[&str]) -> Result<String, SlurmError> {
+        match self.list_jobs(&[only, &["-O", FLAGS]].concat()).await {
+            Err(SlurmError::Refused { .. }) => Ok(String::new()),
+            result => result,
+        }
+    }
+
+    async fn list_jobs(&self, options: &[&str]) -> Result<String, SlurmError> {
         // Jobs of other clusters of a federation use other nodes.
-        let arguments = ["--local", "-a", "-h", "-t", STATES, option, format];
+        let common = ["--local", "-a", "-h", "-t", STATES];
+        let arguments = [&common, options].concat();
         let conf = &self.cluster.conf;
         command::run(conf, "squeue", &arguments, self.limits.command).await
     }
 }
 
 /// Returns the numbers of the jobs that the controller requeues on request: batch jobs submitted
-/// without `--no-requeue` (slurm_job.c refuses all others). A line with another form is left out.
-fn read_requeued(text: &str) -> BTreeSet<&str> {
+/// without `--no-requeue` (slurmctld/job_mgr.c refuses all others). A line with another form is left
+/// out.
+pub(super) fn read_requeued(text: &str) -> BTreeSet<&str> {
     let jobs = text.lines().filter_map(|line| {
         let mut parts = line.split('|').map(str::trim);
         let number = parts.next()?;
@@ -104,7 +114,7 @@ fn read_line(line: &str, requeued: &BTreeSet<&str>, most: usize) -> Option<Clust
         state: state.to_owned(),
         ends,
         nodes,
-        requeues: requeued.contains(number),
+        requeues: is_id(id) && requeued.contains(number),
     })
 }
 

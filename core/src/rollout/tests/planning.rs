@@ -356,7 +356,14 @@ fn drain_policies_end_a_wait_at_the_deadline() {
     let near = Some(start() + minutes(10));
     fleet.nodes[0].jobs = Jobs::Known(vec![job("7", None), interactive(near)]);
     let agreed = plan(&policy(), &fleet, start());
-    assert_eq!(acts(&agreed, 0), ["close"], "job 8 ends soon by itself");
+    assert_eq!(acts(&agreed, 0), ["wait"], "job 8 ends soon by itself");
+    fleet.nodes[0].jobs = Jobs::Known(vec![job("7", None)]);
+    for (minute, expected) in [(15, Some("window_ends")), (16, None)] {
+        let until = Some(start() + minutes(minute));
+        fleet.window = Opening::Open { until };
+        let plan = plan(&policy(), &fleet, start());
+        assert_eq!(why(&plan, 0), expected, "no job ends for nothing");
+    }
     fleet.nodes[0].jobs = Jobs::Unknown;
     let unknown = plan(&policy(), &fleet, start());
     assert_eq!(

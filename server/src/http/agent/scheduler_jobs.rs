@@ -110,12 +110,19 @@ async fn keep_jobs(
     db::rollout_nodes::follow_jobs(conn, cluster.id, watched, now).await
 }
 
-/// Keeps the jobs that end last. A job without an end is the last.
+/// Keeps the jobs that end last. A job without an end is the last. Of the jobs that the scheduler does
+/// not requeue, the last is kept in any case.
 fn keep_last(node: NodeId, mut jobs: Vec<&ClusterJob>) -> NodeJobs {
     jobs.sort_by_key(|job| std::cmp::Reverse((job.ends.is_none(), job.ends, &job.id)));
+    let running = i32::try_from(jobs.len()).unwrap_or(i32::MAX);
+    if let Some(stays) = jobs.iter().position(|job| !job.requeues)
+        && stays >= KEPT
+    {
+        jobs.swap(KEPT - 1, stays);
+    }
     NodeJobs {
         node,
-        running: i32::try_from(jobs.len()).unwrap_or(i32::MAX),
+        running,
         jobs: jobs.into_iter().take(KEPT).map(shorten).collect(),
     }
 }

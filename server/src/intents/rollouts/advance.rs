@@ -148,7 +148,7 @@ async fn judge(
 }
 
 /// Records an event for each node whose drain deadline has passed, once for each wait: a person ends
-/// the jobs or skips the node. The jobs of some nodes cannot be requeued.
+/// the jobs or skips the node. A closed window, or a time without a list of jobs, ends no question.
 async fn ask_people(
     conn: &mut sqlx::PgConnection,
     rollout: &RolloutRow,
@@ -161,15 +161,17 @@ async fn ask_people(
         let (Some(row), Some(rule)) = (rows.get(&place.node), &place.why) else {
             continue;
         };
-        let code = row.reason_code.as_deref();
-        let was_asked = code.is_some_and(Rule::is_question);
-        if was_asked == rule.asks_about_jobs() {
+        let asked = row
+            .reason_code
+            .as_deref()
+            .filter(|code| Rule::is_question(code));
+        let is_over = matches!(rule, Rule::Job(_));
+        if !(rule.asks_about_jobs() && asked != Some(rule.code()) || asked.is_some() && is_over) {
             continue;
         }
-        // A later deadline ends the question, and may pass too.
         let reason = rule.without_holders().to_string();
         db::rollout_nodes::note(conn, rollout.id, row.node, rule.code(), &reason).await?;
-        if was_asked {
+        if asked.is_some() {
             continue;
         }
         let summary = format!("rollout {}: {} waits: {reason}", rollout.name, row.name);

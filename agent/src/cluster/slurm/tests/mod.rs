@@ -356,7 +356,7 @@ async fn jobs_are_requeued(slurm: &PrivateSlurm, controller: &Controller) {
         id.trim().to_owned()
     };
     let kept = submit(&["--requeue", "--wrap", "sleep 300"]).await;
-    let stays = submit(&["--no-requeue", "--wrap", "sleep 4"]).await;
+    let stays = submit(&["--no-requeue", "--wrap", "sleep 300"]).await;
     for id in [&kept, &stays] {
         let state = ["-h", "-j", id, "-o", "%T"];
         slurm.until("squeue", &state, "RUNNING").await;
@@ -369,13 +369,23 @@ async fn jobs_are_requeued(slurm: &PrivateSlurm, controller: &Controller) {
         reason: DrainReason::Leaving,
         requeue: true,
     };
+    let refused = controller.drain("n1", drain, &watch).await;
+    let command = format!("scontrol requeue {stays}");
+    assert!(
+        matches!(&refused, Err(SlurmError::Refused { command: refused, .. }) if *refused == command),
+        "{refused:?}"
+    );
+    let states = async || slurm.run("squeue", &["-h", "-o", "%i %T"]).await;
+    assert_eq!(
+        states().await.matches("RUNNING").count(),
+        2,
+        "none is requeued"
+    );
+    slurm.run("scancel", &[&stays]).await;
     controller.drain("n1", drain, &watch).await.unwrap();
-    let left = slurm.run("squeue", &["-h", "-o", "%i %T"]).await;
-    assert_eq!(left, format!("{kept} PENDING\n"), "{said:?}");
-    let refused =
-        format!("not requeued: Requested operation is presently disabled for job {stays}");
+    assert_eq!(states().await, format!("{kept} PENDING\n"), "{said:?}");
     let said = said.lock().unwrap().join("\n");
-    assert!(said.contains(&refused), "{said}");
+    assert!(said.contains("left; requeued)"), "{said}");
     slurm.run("scancel", &[&kept]).await;
 }
 
