@@ -78,9 +78,11 @@ impl Servers {
             let options = options
                 .application_name("muster")
                 .disable_statement_logging();
-            anyhow::Ok(
-                options.options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)]),
-            )
+            // At 10,000 nodes the compiler took half of the time of the longest statement.
+            anyhow::Ok(options.options([
+                ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
+                ("jit", "off"),
+            ]))
         };
         let options = split_url(url)?
             .into_iter()
