@@ -1,5 +1,5 @@
-//! Compares the cost of a change on a full cluster: a rollout by the planner, and a playbook of Ansible
-//! with `serial` and `max_fail_percentage`. `rollout-cost NODES SEED`. Both get the same jobs, the same
+//! Compares the cost of a change on a full cluster: a rollout by the planner, and playbooks of Ansible.
+//! `rollout-cost NODES SEED`. Both get the same jobs, the same
 //! durations and the same number of nodes out of service. Prints a line of JSON for each way.
 
 mod cluster; // Nodes with jobs
@@ -12,7 +12,6 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use cluster::{Cluster, Faults, Outcome};
-use playbook::Strategy;
 
 const USAGE: &str = "usage: rollout-cost NODES SEED";
 /// GPUs of a node.
@@ -27,10 +26,10 @@ fn main() -> anyhow::Result<()> {
     for faults in [Faults::None, Faults::OneInTen, Faults::All] {
         let cluster = || Cluster::new(nodes, seed, faults);
         report("muster", faults, || planned::run(cluster(), most))?;
-        let linear = || playbook::run(cluster(), most, Strategy::Linear);
+        let linear = || playbook::run_linear(cluster(), most);
         report("ansible_linear", faults, linear)?;
-        let free = || playbook::run(cluster(), most, Strategy::Free);
-        report("ansible_free", faults, free)?;
+        let pinned = || playbook::run_host_pinned(cluster(), most);
+        report("ansible_host_pinned", faults, pinned)?;
     }
     Ok(())
 }

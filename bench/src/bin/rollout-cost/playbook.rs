@@ -1,67 +1,98 @@
-//! A playbook that drains, waits, changes, tests and returns the nodes. Modelled after the
-//! documentation of Ansible: `serial` takes the hosts in batches, and the next batch begins when the
-//! batch before has ended. The strategy `linear` begins a task when each host of the batch has ended
-//! the task before. `max_fail_percentage` ends the play when more hosts of a batch have failed.
+//! A playbook that drains, waits, changes, tests and returns each node, by the documented rules of
+//! Ansible. With the strategy `linear` (the default) a batch of `serial` hosts begins each task
+//! together, and `max_fail_percentage` ends the play after a batch with more failed hosts. With the
+//! strategy `host_pinned` a host that ends makes room for the next one; `max_fail_percentage` is not
+//! supported there.
+
+use std::collections::VecDeque;
 
 use super::cluster::{CHANGE_S, Cluster, Door, GATES_S, Outcome};
 
 /// The value of `max_fail_percentage`.
 const MAX_FAIL_PERCENT: usize = 5;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Strategy {
-    Linear,
-    /// Each host goes on by itself, within its batch.
-    Free,
-}
-
-/// Runs the playbook over all nodes in batches of `serial`.
+/// Runs the playbook with `serial: [1, most]`: a first host alone, then batches.
 ///
 /// # Errors
 /// When the run takes more than a year.
-pub(crate) fn run(
-    mut cluster: Cluster,
-    serial: usize,
-    strategy: Strategy,
-) -> anyhow::Result<Outcome> {
+pub(crate) fn run_linear(mut cluster: Cluster, most: usize) -> anyhow::Result<Outcome> {
     let (mut done, mut broken) = (0, 0);
     let all: Vec<usize> = (0..cluster.machines.len()).collect();
-    for batch in all.chunks(serial) {
+    let (first, others) = all.split_at(1);
+    for batch in std::iter::once(first).chain(others.chunks(most)) {
         for &host in batch {
             cluster.machines[host].door = Door::Closed;
         }
-        let mut ends: Vec<Option<u64>> = vec![None; batch.len()];
-        let mut is_open = vec![true; batch.len()];
-        while is_open.contains(&true) {
-            let is_idle = |host: &usize| cluster.machines[*host].job.is_none();
-            let all_idle = batch.iter().all(is_idle);
-            for ((host, end), is_open) in batch.iter().zip(&mut ends).zip(&mut is_open) {
-                let begins = match strategy {
-                    Strategy::Linear => all_idle,
-                    Strategy::Free => cluster.machines[*host].job.is_none(),
-                };
-                if end.is_none() && begins {
-                    *end = Some(cluster.now + CHANGE_S + GATES_S);
-                }
-                if *is_open && end.is_some_and(|end| end <= cluster.now) {
-                    *is_open = false;
-                    let machine = &mut cluster.machines[*host];
-                    match machine.is_faulty {
-                        true => broken += 1,
-                        false => {
-                            machine.door = Door::Open;
-                            done += 1;
-                        }
-                    }
-                }
-            }
-            anyhow::ensure!(cluster.advance(), "the playbook takes more than a year");
+        while batch
+            .iter()
+            .any(|host| cluster.machines[*host].job.is_some())
+        {
+            advance(&mut cluster)?;
         }
-        let is_faulty = |host: &&usize| cluster.machines[**host].is_faulty;
-        let failed = batch.iter().filter(is_faulty).count();
+        let ends = cluster.now + CHANGE_S + GATES_S;
+        while cluster.now < ends {
+            advance(&mut cluster)?;
+        }
+        let mut failed = 0;
+        for &host in batch {
+            let machine = &mut cluster.machines[host];
+            match machine.is_faulty {
+                true => failed += 1,
+                false => machine.door = Door::Open,
+            }
+        }
+        broken += failed;
+        done += batch.len() - failed;
         if failed * 100 > MAX_FAIL_PERCENT * batch.len() {
             break;
         }
     }
     Ok(cluster.outcome(done, broken))
+}
+
+/// Runs the playbook with the strategy `host_pinned` and `most` forks.
+///
+/// # Errors
+/// When the run takes more than a year.
+pub(crate) fn run_host_pinned(mut cluster: Cluster, most: usize) -> anyhow::Result<Outcome> {
+    let (mut done, mut broken) = (0, 0);
+    let mut open: VecDeque<usize> = (0..cluster.machines.len()).collect();
+    // The hosts under way, with the end of the change once it has begun.
+    let mut hosts: Vec<(usize, Option<u64>)> = Vec::new();
+    loop {
+        hosts.retain(|(host, end)| {
+            let is_under_way = end.is_none_or(|end| end > cluster.now);
+            if !is_under_way {
+                let machine = &mut cluster.machines[*host];
+                match machine.is_faulty {
+                    true => broken += 1,
+                    false => {
+                        machine.door = Door::Open;
+                        done += 1;
+                    }
+                }
+            }
+            is_under_way
+        });
+        while hosts.len() < most
+            && let Some(host) = open.pop_front()
+        {
+            cluster.machines[host].door = Door::Closed;
+            hosts.push((host, None));
+        }
+        if hosts.is_empty() {
+            return Ok(cluster.outcome(done, broken));
+        }
+        for (host, end) in &mut hosts {
+            if end.is_none() && cluster.machines[*host].job.is_none() {
+                *end = Some(cluster.now + CHANGE_S + GATES_S);
+            }
+        }
+        advance(&mut cluster)?;
+    }
+}
+
+fn advance(cluster: &mut Cluster) -> anyhow::Result<()> {
+    anyhow::ensure!(cluster.advance(), "the playbook takes more than a year");
+    Ok(())
 }
