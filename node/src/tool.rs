@@ -479,10 +479,23 @@ mod tests {
         )
     }
 
-    /// Returns the processes with a command line. The wait gives killed processes time to
-    /// disappear.
-    fn running(line: &[u8]) -> Vec<Pid> {
+    /// Waits until a number of processes have a command line, for 10 s at most, and returns the
+    /// processes. A killed process disappears when the kernel runs the process next.
+    fn await_running(line: &[u8], count: usize) -> Vec<Pid> {
+        // A process that was not killed has its command line by now.
         std::thread::sleep(Duration::from_millis(100));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let found = running(line);
+            if found.len() == count || Instant::now() >= deadline {
+                return found;
+            }
+            std::thread::sleep(FIRST_POLL);
+        }
+    }
+
+    /// Returns the processes with a command line.
+    fn running(line: &[u8]) -> Vec<Pid> {
         let of = |entry: std::fs::DirEntry| {
             let same = std::fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == line);
             same.then(|| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
@@ -506,7 +519,7 @@ mod tests {
                 ..Call::default()
             };
             assert!(run(&cx, &call).expect("it ran").status.success());
-            let left = running(&line);
+            let left = await_running(&line, usize::from(!kills_leftovers));
             left.iter()
                 .for_each(|pid| kill(*pid, Signal::SIGKILL).expect("it runs"));
             assert_eq!(left.len(), usize::from(!kills_leftovers));
@@ -525,6 +538,6 @@ mod tests {
             std::thread::sleep(FIRST_POLL);
         }
         drop(running_one);
-        assert_eq!(running(&line), []);
+        assert_eq!(await_running(&line, 0), []);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_core::facts::Facts;
 use muster_core::gates::{Gate, GateResult, Limit, Need, SideEffect, Stage, Verdict};
@@ -68,9 +68,15 @@ fn leftover_processes_are_killed_or_void_the_answer() {
         Verdict::Pass
     );
     let left = std::fs::read_to_string(folder.path().join("tool.left")).expect("its number");
-    // The process may not be reaped yet.
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", left.trim())).unwrap_or_default();
-    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    // A killed process ends when the kernel runs the process next, and may stay unreaped.
+    let file = format!("/proc/{}/stat", left.trim());
+    let stat = || std::fs::read_to_string(&file).unwrap_or_default();
+    let is_gone = || stat().is_empty() || stat().contains(") Z ");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_gone() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(is_gone(), "{}", stat());
 
     // A process outside of the group is a daemon, and may still write.
     let tool = script(folder.path(), "setsid sleep 4 &\nsleep 0.5\ncat $0.text");
