@@ -1,4 +1,4 @@
-//! Nodes that a rollout leaves out. The plan names them with the reason, before the start.
+//! Nodes left out by a rollout. The plan names each node with the reason, before the start.
 
 use serde_json::{Value, json};
 
@@ -59,17 +59,17 @@ async fn a_revision_that_fits_no_node_is_refused() {
     for word in ["Revision 3 fits none of the 2 nodes of gpu", "R6"] {
         assert!(refused.text.contains(word), "{word}: {}", refused.text);
     }
-    // A node whose running revision is unknown may fit.
+    // A node with an unknown running revision may fit.
     let forget = "UPDATE claims SET running_id = NULL WHERE name = 'c-n1'";
     let forget = sqlx::query(forget).execute(&world.server.app.pool);
     forget.await.unwrap();
     plan(&world, 3, &policy()).await.expect(201);
-    // Facts that cannot be read are one node's fault, and no fault of the plan.
+    // Unreadable facts are a fault of the node, and no fault of the plan.
     let torn = "UPDATE facts SET facts = '\"torn\"'";
     let torn = sqlx::query(torn).execute(&world.server.app.pool);
     torn.await.unwrap();
     plan(&world, 3, &policy()).await.expect(201);
-    // The way back to a revision that fits is open.
+    // The way back to a fitting revision is open.
     publish(&world, "4").await;
     plan(&world, 4, &policy()).await.expect(201);
 }

@@ -253,15 +253,20 @@ async fn start_requeuing(world: &mut World) -> String {
     name
 }
 
-#[tokio::test]
-async fn an_act_of_a_person_takes_the_requeue_back() {
-    let mut world = serving(1, json!("100%")).await;
-    start_requeuing(&mut world).await;
+/// Lets the deadline pass, and closes `n1`. No agent has leased the drain then.
+async fn close_at_deadline(world: &World) {
     world.advance(601);
     world.agent.report_jobs().await.unwrap();
     rollouts::round(&world.server.app).await.unwrap();
     world.engine().await;
-    assert_eq!(world.state("n1").await, "draining", "no agent has the job");
+    assert_eq!(world.state("n1").await, "draining");
+}
+
+#[tokio::test]
+async fn an_act_of_a_person_takes_the_requeue_back() {
+    let mut world = serving(1, json!("100%")).await;
+    start_requeuing(&mut world).await;
+    close_at_deadline(&world).await;
     world.ask("n1", "maintain").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "maintenance");
@@ -273,10 +278,7 @@ async fn an_act_of_a_person_takes_the_requeue_back() {
 async fn a_halt_before_the_drain_takes_the_requeue_back() {
     let mut world = serving(1, json!("100%")).await;
     let name = start_requeuing(&mut world).await;
-    world.advance(601);
-    world.agent.report_jobs().await.unwrap();
-    rollouts::round(&world.server.app).await.unwrap();
-    world.engine().await;
+    close_at_deadline(&world).await;
     let reason = json!({ "reason": "a test" });
     steer(&world, &name, "halt", reason).await.expect(200);
     settle(&mut world).await;

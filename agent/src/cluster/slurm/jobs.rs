@@ -34,18 +34,7 @@ impl Controller {
         batch: &BTreeSet<&str>,
         requeued: &mut BTreeSet<String>,
     ) -> Result<(), SlurmError> {
-        // Also `requeue` of a completing job would start the job again.
-        let runs = |job: &&RunningJob| ["RUNNING", "SUSPENDED"].contains(&job.state.as_str());
-        let is_new = |job: &&RunningJob| !requeued.contains(&job.id);
-        let open: Vec<&RunningJob> = jobs.iter().filter(runs).filter(is_new).collect();
-        let stays = |job: &&&RunningJob| !is_id(&job.id) || !batch.contains(job.number.as_str());
-        if let Some(job) = open.iter().find(stays) {
-            return Err(SlurmError::Refused {
-                command: format!("scontrol requeue {}", job.id),
-                said: "the job is interactive, or was submitted with --no-requeue".to_owned(),
-            });
-        }
-        for job in open {
+        for job in find_open(jobs, batch, requeued)? {
             self.scontrol(&["requeue", "Incomplete", &job.id]).await?;
             requeued.insert(job.id.clone());
         }
@@ -69,6 +58,29 @@ impl Controller {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Returns the jobs still to be requeued. `scontrol requeue` of a completing job would start the job
+/// again.
+///
+/// # Errors
+/// [`SlurmError::Refused`] if one of the jobs cannot be requeued.
+fn find_open<'a>(
+    jobs: &'a [RunningJob],
+    batch: &BTreeSet<&str>,
+    requeued: &BTreeSet<String>,
+) -> Result<Vec<&'a RunningJob>, SlurmError> {
+    let runs = |job: &&RunningJob| ["RUNNING", "SUSPENDED"].contains(&job.state.as_str());
+    let is_new = |job: &&RunningJob| !requeued.contains(&job.id);
+    let open: Vec<&RunningJob> = jobs.iter().filter(runs).filter(is_new).collect();
+    let stays = |job: &&&RunningJob| !is_id(&job.id) || !batch.contains(job.number.as_str());
+    match open.iter().find(stays) {
+        Some(job) => Err(SlurmError::Refused {
+            command: format!("scontrol requeue {}", job.id),
+            said: "the job is interactive, or was submitted with --no-requeue".to_owned(),
+        }),
+        None => Ok(open),
     }
 }
 
@@ -138,6 +150,24 @@ mod tests {
             sentence(&jobs, &BTreeSet::from(["18_4".to_owned()])),
             "job 17 of alice (3:20 left), 18_4 of bob (UNLIMITED left; requeued)"
         );
+    }
+
+    #[test]
+    fn running_and_suspended_jobs_are_requeued_once_and_all_or_none() {
+        let text = "17|17|alice|RUNNING|3:20\n18_4|22|bob|SUSPENDED|UNLIMITED\n\
+                    19|19|eve|COMPLETING|1:00\n";
+        let jobs = parse(text).unwrap();
+        let open = |batch: &[&str], requeued: &[&str]| {
+            let batch = batch.iter().copied().collect();
+            let requeued = requeued.iter().map(|id| (*id).to_owned()).collect();
+            let open = find_open(&jobs, &batch, &requeued).ok()?;
+            Some(open.iter().map(|job| job.id.as_str()).collect::<Vec<_>>())
+        };
+        assert_eq!(open(&["17", "22", "19"], &[]), Some(vec!["17", "18_4"]));
+        assert_eq!(open(&["17", "22"], &["17"]), Some(vec!["18_4"]));
+        assert_eq!(open(&["17", "19"], &[]), None, "job 18_4 stays");
+        let parts = parse("20+1|24|eve|RUNNING|1:00\n").unwrap();
+        assert!(find_open(&parts, &BTreeSet::from(["24"]), &BTreeSet::new()).is_err());
     }
 
     #[test]

@@ -184,6 +184,9 @@ mod tests {
         let requeued = jobs.iter().filter(|job| job.requeues);
         let requeued: Vec<&str> = requeued.map(|job| job.id.as_str()).collect();
         assert_eq!(requeued, ["1", "3", "5_2", "6", "5_1"]);
+        let part = "20+0|24|root|RUNNING|10:00|2026-11-28T07:44:18|n1\n";
+        let parts = read(part, &BTreeSet::from(["24"])).unwrap();
+        assert!(!parts[0].requeues, "a part of a heterogeneous job");
         for wrong in ["", "1", "1|1", "1|1|0|1", "1|1|1|1", "1|yes|yes"] {
             assert!(read_requeued(wrong).is_empty(), "{wrong}");
         }
