@@ -358,6 +358,11 @@ mod tests {
                     .all(|options| database(options).is_some()),
                 "{url}"
             );
+            let compiles = |options: &PgConnectOptions| {
+                let set = options.get_options().unwrap_or_default();
+                !set.contains("jit=off")
+            };
+            assert!(!parsed.options.iter().any(compiles), "{url}");
         }
         for bad in [
             "muster",
