@@ -288,6 +288,25 @@ async fn a_halt_before_the_drain_takes_the_requeue_back() {
 }
 
 #[tokio::test]
+async fn a_refused_requeue_gives_the_node_back_and_is_tried_again() {
+    let mut world = serving(1, json!("100%")).await;
+    let name = start_requeuing(&mut world).await;
+    world.fail("n1", "drain", false, 1);
+    world.advance(601);
+    settle(&mut world).await;
+    assert_eq!(world.state("n1").await, "in_service");
+    assert!(world.rack().scheduler.requeued.is_empty());
+    // The pause after a failed drain, and the deadline of the new wait.
+    for _ in 0..2 {
+        world.advance(601);
+        settle(&mut world).await;
+    }
+    assert_eq!(marks(&show(&world, &name).await), ["done"]);
+    assert_eq!(world.rack().scheduler.requeued, ["17"]);
+    world.check().await;
+}
+
+#[tokio::test]
 async fn a_question_to_a_person_outlasts_a_time_without_a_list_of_jobs() {
     let mut world = serving(1, json!("100%")).await;
     start_requeuing(&mut world).await;
