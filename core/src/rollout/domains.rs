@@ -78,8 +78,13 @@ pub fn list_domains(axes: &[DomainAxis], place: NodePlace<'_>) -> BTreeSet<Strin
 }
 
 /// Returns the budget of a pool together with the budget of every domain with a member.
-pub fn build_budget(max_unavailable: Amount, axes: &[DomainAxis], members: &[Member]) -> Budget {
-    let ids: BTreeSet<&String> = members.iter().flat_map(|member| &member.domains).collect();
+pub fn build_budget<'a>(
+    max_unavailable: Amount,
+    axes: &[DomainAxis],
+    members: impl IntoIterator<Item = &'a Member>,
+) -> Budget {
+    let members = members.into_iter();
+    let ids: BTreeSet<&String> = members.flat_map(|member| &member.domains).collect();
     let domains = ids.into_iter().filter_map(|id| {
         let (name, _) = id.split_once(':')?;
         let axis = axes.iter().find(|axis| axis.name == name)?;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::fleet::{Fleet, Jobs, Member, Node, Service, Stage};
+use super::fleet::{Fleet, Job, Jobs, Member, Node, Service, Stage};
 use super::ledger::Ledger;
 use super::policy::{OrderKey, RolloutPolicy};
 use super::units::{Unit, Units};
@@ -70,18 +70,17 @@ pub(super) fn sort_candidates<'a>(
             of_job.entry(key).or_default().push(position);
         }
     }
-    let mut order = Vec::new();
-    let mut seen = BTreeSet::new();
+    let mut order = Vec::with_capacity(blocks.len());
     for (position, block) in blocks.iter().enumerate() {
         let mates = keys(block).flat_map(|key| of_job.remove(&key).unwrap_or_default());
         let mates: BTreeSet<usize> = mates.collect();
-        for position in std::iter::once(position).chain(mates) {
-            if seen.insert(position) {
-                order.push(blocks[position].clone());
-            }
-        }
+        order.extend(std::iter::once(position).chain(mates));
     }
-    order
+    let mut left: Vec<Option<Block<'a>>> = blocks.into_iter().map(Some).collect();
+    let taken = order
+        .into_iter()
+        .filter_map(|position| left[position].take());
+    taken.collect()
 }
 
 /// Joins the candidates of each unit at the place of the first.
@@ -107,10 +106,13 @@ fn form_blocks<'a>(nodes: Vec<&'a Node>, units: &Units<'a>) -> Vec<Block<'a>> {
 }
 
 impl<'a> Block<'a> {
-    /// Returns the last job of each node.
-    fn jobs(&self) -> BTreeSet<&'a str> {
+    /// Returns the last job of each node, each job once.
+    fn jobs(&self) -> Vec<&'a str> {
         let last = self.nodes.iter().filter_map(|node| node.jobs.last());
-        last.map(|job| job.id.as_str()).collect()
+        let mut jobs: Vec<&str> = last.map(|job| job.id.as_str()).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        jobs
     }
 }
 
@@ -181,41 +183,55 @@ fn sort_nodes<'a>(
         )
     };
     let candidates = fleet.nodes.iter().filter(is_candidate);
-    let mut nodes: Vec<_> = candidates.map(|node| (rank(node), node)).collect();
-    nodes.sort_by(|(rank_a, a), (rank_b, b)| {
+    let mut nodes: Vec<_> = candidates
+        .map(|node| (rank(node), Candidate::new(node)))
+        .collect();
+    nodes.sort_unstable_by(|(rank_a, a), (rank_b, b)| {
         let by_key = || {
             let orders = policy.order.iter().map(|key| compare(key, a, b));
             orders.fold(Ordering::Equal, Ordering::then)
         };
+        let name = |one: &Candidate<'a>| (&one.node.name, one.node.member.node);
         rank_a
             .cmp(rank_b)
             .then_with(by_key)
-            .then_with(|| work_end(a).cmp(&work_end(b)))
-            .then_with(|| a.jobs.last().cmp(&b.jobs.last()))
-            .then_with(|| (&a.name, a.member.node).cmp(&(&b.name, b.member.node)))
+            .then_with(|| a.end.cmp(&b.end))
+            .then_with(|| a.last.cmp(&b.last))
+            .then_with(|| name(a).cmp(&name(b)))
     });
-    nodes.into_iter().map(|(_, node)| node).collect()
+    nodes.into_iter().map(|(_, one)| one.node).collect()
 }
 
-fn compare(key: &OrderKey, a: &Node, b: &Node) -> Ordering {
-    let is_busy = |node: &Node| work_end(node) != WorkEnd::Idle;
+/// A candidate with the facts of its last job, which a sort compares many times.
+struct Candidate<'a> {
+    node: &'a Node,
+    last: Option<&'a Job>,
+    end: WorkEnd,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(node: &'a Node) -> Self {
+        let last = node.jobs.last();
+        let end = match (&node.jobs, last) {
+            (Jobs::Unknown, _) => WorkEnd::Unknown,
+            (Jobs::Known(_), None) => WorkEnd::Idle,
+            (Jobs::Known(_), Some(job)) => job.ends.map_or(WorkEnd::Never, WorkEnd::At),
+        };
+        Self { node, last, end }
+    }
+}
+
+fn compare(key: &OrderKey, a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
+    let is_busy = |one: &Candidate<'_>| one.end != WorkEnd::Idle;
     match key {
         OrderKey::IdleFirst => is_busy(a).cmp(&is_busy(b)),
-        OrderKey::JobEnd => work_end(a).cmp(&work_end(b)),
-        OrderKey::Rack => compare_present(a.rack.as_ref(), b.rack.as_ref()),
-        OrderKey::Label(label) => compare_present(a.labels.get(label), b.labels.get(label)),
+        OrderKey::JobEnd => a.end.cmp(&b.end),
+        OrderKey::Rack => compare_present(a.node.rack.as_ref(), b.node.rack.as_ref()),
+        OrderKey::Label(key) => compare_present(a.node.labels.get(key), b.node.labels.get(key)),
     }
 }
 
 /// Compares values; a missing value comes last.
 fn compare_present(a: Option<&String>, b: Option<&String>) -> Ordering {
     (a.is_none(), a).cmp(&(b.is_none(), b))
-}
-
-fn work_end(node: &Node) -> WorkEnd {
-    match (&node.jobs, node.jobs.last()) {
-        (Jobs::Unknown, _) => WorkEnd::Unknown,
-        (Jobs::Known(_), None) => WorkEnd::Idle,
-        (Jobs::Known(_), Some(job)) => job.ends.map_or(WorkEnd::Never, WorkEnd::At),
-    }
 }

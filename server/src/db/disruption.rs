@@ -118,17 +118,35 @@ impl MemberRow {
         }
     }
 
-    /// Returns the service of the claim. A node at rest outside service is out; a node in any other
-    /// state outside service was taken out by an act that is under way.
+    /// Returns the service of the claim.
     pub fn service(&self) -> Service {
-        match self.state {
-            State::InService if self.held => Service::Taken,
-            State::InService => Service::Serving,
-            _ if !self.served => Service::Joining,
-            state if state.is_resting() => Service::Out,
-            _ => Service::Taken,
-        }
+        find_service(self.state, self.served, self.held)
     }
+}
+
+/// Returns the service of a claim from the state of its node. `served`: the claim was in service
+/// before; `held`: Muster holds back the scheduler's jobs for a measurement. A node at rest outside
+/// service is out; a node in any other state outside service was taken out by an act that is under
+/// way.
+pub(super) fn find_service(state: State, served: bool, held: bool) -> Service {
+    match state {
+        State::InService if held => Service::Taken,
+        State::InService => Service::Serving,
+        _ if !served => Service::Joining,
+        state if state.is_resting() => Service::Out,
+        _ => Service::Taken,
+    }
+}
+
+/// Counts the claimed nodes of a pool. A claim under release has no member.
+pub async fn count_members(conn: &mut PgConnection, pool: ObjectId) -> Result<usize, Error> {
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM claims WHERE pool_id = $1 AND state = 'bound'"#,
+        pool as ObjectId,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(usize::try_from(count).unwrap_or_default())
 }
 
 /// Lists the places of claimed nodes.
@@ -257,7 +275,28 @@ pub async fn list_members(
     axes: &[DomainAxis],
     domains: &BTreeSet<String>,
 ) -> Result<Vec<MemberRow>, Error> {
+    list(conn, pool, site, &Selectors::new(axes, domains), true).await
+}
+
+/// Lists the claimed nodes of other pools in the failure domains of a site, as [`list_members`].
+pub async fn list_neighbours(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    site: ObjectId,
+    axes: &[DomainAxis],
+    domains: &BTreeSet<String>,
+) -> Result<Vec<MemberRow>, Error> {
     let selectors = Selectors::new(axes, domains);
+    list(conn, pool, Some(site), &selectors, false).await
+}
+
+async fn list(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    site: Option<ObjectId>,
+    selectors: &Selectors,
+    with_pool: bool,
+) -> Result<Vec<MemberRow>, Error> {
     Ok(sqlx::query_as!(
         MemberRow,
         r#"SELECT n.id AS "node: NodeId", n.name, c.name AS claim, c.pool_id = $1 AS "in_pool!", n.state, n.entered_at, n.reason,
@@ -271,6 +310,7 @@ pub async fn list_members(
                 LEFT JOIN objects rack ON rack.id = n.rack_id LEFT JOIN scheduler_outs o ON o.node_id = n.id
            WHERE c.state = 'bound' AND (c.pool_id = $1 OR (n.site_id = $2 AND (
                      rack.name = ANY ($3) OR rack.labels @> ANY ($4::jsonb[]) OR n.labels @> ANY ($5::jsonb[]))))
+                 AND ($7 OR c.pool_id <> $1)
            ORDER BY n.name"#,
         pool as ObjectId,
         site as Option<ObjectId>,
@@ -278,6 +318,7 @@ pub async fn list_members(
         &selectors.rack_labels as _,
         &selectors.labels as _,
         OUR_REASON,
+        with_pool,
     )
     .fetch_all(conn)
     .await?)

@@ -54,15 +54,14 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
     // Waits for a replica ticking the same rollout.
     db::rollouts::lock(&mut tx, id).await?;
     let rollout = find(&mut tx, &id.to_string()).await?;
-    match rollout.state {
+    let loaded = match rollout.state {
         RolloutState::Running | RolloutState::Halted => {
-            db::rollout_nodes::follow_members(&mut tx, id, now).await?;
+            fleet::load_followed(&mut tx, &rollout, now).await?
         }
         // The nodes begun before are followed to their end.
-        RolloutState::Superseded => {}
+        RolloutState::Superseded => fleet::load(&mut tx, &rollout, now).await?,
         RolloutState::Planned | RolloutState::Done | RolloutState::Expired => return Ok(false),
-    }
-    let loaded = fleet::load(&mut tx, &rollout, now).await?;
+    };
     let plan = plan(&rollout.policy, &loaded.fleet, now);
     let mut changed = false;
     if rollout.state != RolloutState::Superseded {

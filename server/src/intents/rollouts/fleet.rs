@@ -22,6 +22,7 @@ use super::windows::Windows;
 use crate::db;
 use crate::db::disruption::MemberRow;
 use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollout_places::Places;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 use crate::intents::revisions;
@@ -34,6 +35,7 @@ pub(crate) struct Loaded {
     /// The effect of the target by running revision. Unknown for all other revisions.
     pub effects: BTreeMap<Option<i32>, Effect>,
     pub windows: Windows,
+    pub places: Places,
 }
 
 /// Loads the facts of a rollout.
@@ -45,29 +47,55 @@ pub(crate) async fn load(
     rollout: &RolloutRow,
     now: Timestamp,
 ) -> Result<Loaded, Error> {
+    let rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
+    build(conn, rollout, rows, now).await
+}
+
+/// Loads the facts of a rollout, after the rows of the nodes have followed the claims of the pool.
+///
+/// # Errors
+/// As [`load`].
+pub(super) async fn load_followed(
+    conn: &mut PgConnection,
+    rollout: &RolloutRow,
+    now: Timestamp,
+) -> Result<Loaded, Error> {
     let mut rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
+    let members = db::disruption::count_members(conn, rollout.pool).await?;
+    let is_stale = |row: &NodeRow| !row.is_member || row.is_broken;
+    if rows.len() != members || rows.iter().any(is_stale) {
+        db::rollout_nodes::follow_members(conn, rollout.id, now).await?;
+        rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
+    }
+    build(conn, rollout, rows, now).await
+}
+
+async fn build(
+    conn: &mut PgConnection,
+    rollout: &RolloutRow,
+    mut rows: Vec<NodeRow>,
+    now: Timestamp,
+) -> Result<Loaded, Error> {
     rows.retain(|row| row.is_member);
     let effects = find_effects(conn, rollout, &rows).await?;
-    let members = Members::load(conn, rollout.pool).await?;
+    let places = db::rollout_places::load(conn).await?;
+    let members = Members::load(conn, rollout.pool, &rows, &places).await?;
     let jobs = jobs::load(conn, rollout.pool, now).await?;
     let windows = Windows::load(conn, rollout.id).await?;
     let nodes: Vec<Node> = rows
         .iter()
-        .filter_map(|row| {
-            let member = members.own.get(&row.node)?;
+        .zip(members.own)
+        .map(|(row, member)| {
             let effect = find_effect(&effects, row, rollout.number);
-            let node = build_node(row, member.clone(), effect, rollout.number);
-            Some(Node {
+            let node = build_node(row, member, effect, rollout.number);
+            Node {
                 jobs: jobs.of(row),
+                rack: row.rack.map(|rack| places.name(rack).to_owned()),
+                gpus: row.profile.and_then(|profile| places.gpus(profile)),
                 ..node
-            })
+            }
         })
         .collect();
-    let listed: BTreeSet<NodeId> = nodes.iter().map(|node| node.member.node).collect();
-    let own = members.own.into_values();
-    let neighbours = own
-        .filter(|member| !listed.contains(&member.node))
-        .chain(members.others);
     let since = rollout.since.map_or(rollout.created_at, |at| at.to_jiff());
     let oldest = nodes
         .iter()
@@ -87,7 +115,7 @@ pub(crate) async fn load(
         failed_and_left: u32::try_from(rollout.failed_and_left).unwrap_or_default(),
         budget: members.budget,
         durations_s: rows.iter().filter_map(find_duration).collect(),
-        neighbours: neighbours.collect(),
+        neighbours: members.others,
         nodes,
     };
     Ok(Loaded {
@@ -95,69 +123,85 @@ pub(crate) async fn load(
         fleet,
         effects,
         windows,
+        places,
     })
 }
 
 /// The members of the pool and of its failure domains. Axes are named `site/axis`, because two sites
 /// may use the same name.
 struct Members {
-    own: BTreeMap<NodeId, Member>,
+    /// The nodes of the rollout, in the order of the rows.
+    own: Vec<Member>,
+    /// Nodes of the pool claimed after the end of the rollout, and nodes of other pools.
     others: Vec<Member>,
     budget: Budget,
 }
 
 impl Members {
-    async fn load(conn: &mut PgConnection, pool: ObjectId) -> Result<Self, Error> {
-        let none = BTreeSet::new();
-        let rows = db::disruption::list_members(conn, pool, None, &[], &none).await?;
-        let sites: BTreeMap<ObjectId, String> = rows
-            .iter()
-            .map(|row| (row.site, row.site_name.clone()))
-            .collect();
-        let mut own = BTreeMap::new();
-        let (mut others, mut axes) = (BTreeMap::new(), Vec::new());
+    async fn load(
+        conn: &mut PgConnection,
+        pool: ObjectId,
+        rows: &[NodeRow],
+        places: &Places,
+    ) -> Result<Self, Error> {
+        let unlisted = list_unlisted(conn, pool, rows).await?;
+        let of_rows = rows.iter().map(|row| row.site);
+        let sites: BTreeSet<ObjectId> =
+            of_rows.chain(unlisted.iter().map(|row| row.site)).collect();
+        let mut axes: BTreeMap<ObjectId, Vec<DomainAxis>> = BTreeMap::new();
         let mut max_unavailable = DEFAULT_MAX_UNAVAILABLE;
-        for (site, name) in sites {
+        for site in sites {
             let Some(budgets) = db::disruption::find_budgets(conn, pool, site).await? else {
                 continue;
             };
             max_unavailable = budgets.max_unavailable;
-            let here: Vec<DomainAxis> = budgets
-                .axes
-                .into_iter()
-                .map(|axis| DomainAxis {
-                    label: Some(axis.label().to_owned()),
-                    name: format!("{name}/{}", axis.name),
-                    ..axis
-                })
-                .collect();
-            let at_site = rows.iter().filter(|row| row.site == site);
-            let members: Vec<(NodeId, Member)> = at_site
-                .map(|row| (row.node, row.member(site, &here)))
-                .collect();
-            let domains: BTreeSet<String> = members
-                .iter()
-                .flat_map(|(_, member)| member.domains.clone())
-                .collect();
-            own.extend(members);
-            if !domains.is_empty() {
-                let all = db::disruption::list_members(conn, pool, Some(site), &here, &domains);
-                let foreign = all.await?.into_iter().filter(|row| !row.in_pool);
-                others.extend(foreign.map(|row: MemberRow| (row.node, row.member(site, &here))));
-            }
-            axes.extend(here);
+            axes.insert(site, name_axes(places.name(site), budgets.axes));
         }
-        let all: Vec<Member> = own
-            .values()
-            .cloned()
-            .chain(others.values().cloned())
-            .collect();
+        let axes_of = |site| axes.get(&site).map_or(&[][..], Vec::as_slice);
+        let of_row = |row: &NodeRow| row.member(places, axes_of(row.site));
+        let own: Vec<Member> = rows.iter().map(of_row).collect();
+        let of_unlisted = |row: &MemberRow| row.member(row.site, axes_of(row.site));
+        let mut others: Vec<Member> = unlisted.iter().map(of_unlisted).collect();
+        let domains = own.iter().chain(&others).flat_map(|member| &member.domains);
+        let domains: BTreeSet<String> = domains.cloned().collect();
+        for (site, here) in axes.iter().filter(|_| !domains.is_empty()) {
+            let foreign = db::disruption::list_neighbours(conn, pool, *site, here, &domains);
+            let foreign = foreign.await?;
+            others.extend(foreign.iter().map(|row| row.member(*site, here)));
+        }
+        let axes: Vec<DomainAxis> = axes.into_values().flatten().collect();
         Ok(Self {
-            budget: build_budget(max_unavailable, &axes, &all),
+            budget: build_budget(max_unavailable, &axes, own.iter().chain(&others)),
             own,
-            others: others.into_values().collect(),
+            others,
         })
     }
+}
+
+/// Names the axes of a site `site/axis`. The labels stay.
+fn name_axes(site: &str, axes: Vec<DomainAxis>) -> Vec<DomainAxis> {
+    let name = |axis: DomainAxis| DomainAxis {
+        label: Some(axis.label().to_owned()),
+        name: format!("{site}/{}", axis.name),
+        ..axis
+    };
+    axes.into_iter().map(name).collect()
+}
+
+/// Lists the nodes of the pool that have no row in the rollout, because they were claimed after its
+/// end.
+async fn list_unlisted(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    rows: &[NodeRow],
+) -> Result<Vec<MemberRow>, Error> {
+    if db::disruption::count_members(conn, pool).await? == rows.len() {
+        return Ok(Vec::new());
+    }
+    let listed: BTreeSet<NodeId> = rows.iter().map(|row| row.node).collect();
+    let mut members = db::disruption::list_members(conn, pool, None, &[], &BTreeSet::new()).await?;
+    members.retain(|row| !listed.contains(&row.node));
+    Ok(members)
 }
 
 /// Returns the effect of the target by the revision that a node runs. A revision that cannot be read
@@ -279,6 +323,7 @@ fn control(rollout: &RolloutRow) -> Control {
     }
 }
 
+/// Builds a node without its jobs, rack and GPUs, which the caller adds.
 fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32) -> Node {
     let stage = find_stage(row, target);
     let begun = matches!(stage.mark(), Mark::Changing | Mark::Validating);
@@ -295,7 +340,7 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
     Node {
         member,
         name: row.name.clone(),
-        rack: row.rack.clone(),
+        rack: None,
         labels: row.labels.0.clone(),
         stage,
         since: row.since,
@@ -307,7 +352,7 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
         wrong: row.wrong.clone(),
         failed_before: row.failed_before,
         requeue_agreed: false,
-        gpus: row.gpus.as_deref().and_then(|count| count.parse().ok()),
+        gpus: None,
         idle_since: row.idle_since.map(|at| at.to_jiff()),
         announced_for: None,
         notified: BTreeSet::new(),

@@ -19,6 +19,7 @@ use crate::access::Place;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollout_places::Places;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 
@@ -211,7 +212,7 @@ fn render_nodes(
     loaded
         .rows
         .iter()
-        .filter(|row| is_seen(actor, rollout, row))
+        .filter(|row| is_seen(actor, rollout, row, &loaded.places))
         .map(|row| RolloutNode {
             node: row.name.clone(),
             mark: row.mark,
@@ -275,10 +276,10 @@ fn explain(
     }
 }
 
-fn is_seen(actor: &Actor, rollout: &RolloutRow, row: &NodeRow) -> bool {
+fn is_seen(actor: &Actor, rollout: &RolloutRow, row: &NodeRow, places: &Places) -> bool {
     let place = Place {
-        site: Some(row.site.clone()),
-        rack: row.rack.clone(),
+        site: Some(places.name(row.site).to_owned()),
+        rack: row.rack.map(|rack| places.name(rack).to_owned()),
         pool: Some(rollout.pool_name.clone()),
         labels: row.labels.0.clone(),
     };
