@@ -62,7 +62,7 @@ pub struct PlannedObject {
     pub effect: String,
     /// Whether the write starts this effect. If `false`, nodes keep their present state: for an
     /// image, stack, network profile or pool until the proposed revision is assigned and installed,
-    /// else until their next installation.
+    /// else until their next installation. True for a pool whose rollout starts by itself.
     pub begins: bool,
     /// Names of the affected nodes, at most 10,000.
     pub nodes: Vec<String>,

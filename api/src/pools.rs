@@ -3,10 +3,26 @@
 use jiff::Timestamp;
 use muster_core::recovery::RecoveryPolicy;
 use muster_core::rollout::Amount;
+use muster_core::words;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::kind::Kind;
+
+words! {
+    /// What a changed image, stack or network profile does to a pool.
+    #[derive(Default, ToSchema)]
+    OnChange, "reaction to a change" {
+        /// The pool gets a revision. A person plans and starts the rollout.
+        #[default]
+        Propose = "propose",
+        /// The pool gets a revision, and a rollout of the revision starts by itself, with the default
+        /// policy.
+        Start = "start",
+        /// The pool gets no revision until the value is changed.
+        Hold = "hold",
+    }
+}
 
 /// A pool, referring by name to the image, stack, suite and cluster of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -42,6 +58,10 @@ pub struct PoolSpec {
     /// Name of a maintenance window for the rollouts of the pool, beside the window of the site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance_window: Option<String>,
+    /// What a changed image, stack or network profile does to the pool: `propose`, `start` or `hold`.
+    /// Default: `propose`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_change: OnChange,
     /// Health checks for nodes in service, and recovery of failing nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<PoolHealth>,
@@ -91,9 +111,30 @@ pub struct PoolStatus {
     /// affects no node yet.
     #[serde(default)]
     pub newest_revision: Option<i32>,
+    /// The pool is on `hold`, and its image, stack or network profile differ from the newest revision.
+    #[serde(default)]
+    pub change_held: bool,
+    /// The rollout that starts by itself. Absent after the start.
+    #[serde(default)]
+    pub due_rollout: Option<DueRollout>,
     /// Progress towards `spec.replicas`. Absent if `spec.replicas` is absent.
     #[serde(default)]
     pub replicas: Option<PoolReplicas>,
+}
+
+/// A rollout of a pool with `on_change: start`, before the start. The start is tried a minute after the
+/// last change, and then once a minute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DueRollout {
+    /// Number of the revision.
+    pub revision: i32,
+    /// Time of the change.
+    pub since: Timestamp,
+    /// Code of the last refusal, as of `POST /v1/rollouts`, `rollout_open` while another rollout of the
+    /// pool is open, or `not_allowed` if every node needs a reinstall. Absent before the first attempt.
+    pub code: Option<String>,
+    /// The refusal as a sentence.
+    pub because: Option<String>,
 }
 
 /// The claims created by the pool. `GET /v1/claims?filter=pool=POOL AND replica=true` lists them.
@@ -124,6 +165,10 @@ fn default_sweep_every_h() -> u32 {
 
 /// Default for hours between sweeps: once a day.
 pub const DEFAULT_SWEEP_EVERY_H: u32 = 24;
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
 
 fn default_max_unavailable() -> Amount {
     DEFAULT_MAX_UNAVAILABLE

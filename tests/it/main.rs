@@ -54,6 +54,7 @@ mod restores; // A database restored from a backup
 mod revisions; // Revisions of a pool, and the time at which a change reaches nodes
 mod rollout_adjust; // Changes to the policy of an open rollout
 mod rollout_alerts; // An alert on a node that a rollout has taken halts the rollout
+mod rollout_automatic; // Rollouts that start by themselves, and pools on hold
 mod rollout_back; // Rollouts to the former revision, and nodes out of service
 mod rollout_estimates; // The estimated end of a large rollout, calculated by a task
 mod rollout_fits; // Nodes left out by a rollout, named by its plan

@@ -21,6 +21,7 @@ pub mod components; // Parts by serial, with their node and slot
 pub mod consoles; // Output of serial consoles
 pub mod disruption; // Nodes out of service, and slots of the disruption budget
 pub mod drift; // Differences between a node and its stack
+pub mod due_rollouts; // Rollouts that start by themselves
 pub mod enrolments; // Tokens exchanged for agent certificates
 pub mod events; // The append-only history
 pub mod facts; // Facts observed by inspection

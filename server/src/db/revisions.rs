@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::pools::OnChange;
 use muster_core::ids::{NodeId, ObjectId, RevisionId};
 use muster_core::stacks::StackSpec;
 use serde_json::Value;
@@ -75,7 +76,7 @@ pub async fn lock(conn: &mut PgConnection, pool: ObjectId) -> Result<(), Error> 
 }
 
 /// Adds a revision with the present documents of a pool's references, if they differ from the
-/// newest revision. The caller holds [`lock`].
+/// newest revision. A pool on hold gets its first revision only. The caller holds [`lock`].
 pub async fn add_if_changed(
     conn: &mut PgConnection,
     pool: ObjectId,
@@ -91,7 +92,7 @@ pub async fn add_if_changed(
            JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
            LEFT JOIN objects network ON network.kind = 'network_profile' AND network.name = pool.spec ->> 'network_profile'
            LEFT JOIN LATERAL (SELECT r.* FROM pool_revisions r WHERE r.pool_id = pool.id ORDER BY r.number DESC LIMIT 1) newest ON true
-           WHERE pool.id = $1
+           WHERE pool.id = $1 AND (newest.number IS NULL OR pool.spec ->> 'on_change' IS DISTINCT FROM 'hold')
              AND (newest.image, newest.stack, newest.network_profile, newest.image_name, newest.stack_name, newest.network_profile_name)
                  IS DISTINCT FROM (image.spec, stack.spec, network.spec, image.name, stack.name, network.name)
            RETURNING id AS "id: RevisionId", number, COALESCE(stack #>> '{lock,image_digest}' = image ->> 'digest', false) AS "is_whole!""#,
@@ -102,6 +103,32 @@ pub async fn add_if_changed(
     )
     .fetch_optional(conn)
     .await?)
+}
+
+/// Returns what a change does to a pool.
+pub async fn find_on_change(conn: &mut PgConnection, pool: ObjectId) -> Result<OnChange, Error> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT spec ->> 'on_change' AS "on_change: OnChange" FROM objects WHERE id = $1"#,
+        pool as ObjectId,
+    );
+    let found = found.fetch_optional(conn).await?;
+    Ok(found.flatten().unwrap_or_default())
+}
+
+/// Returns whether the documents of a pool's references differ from the newest revision.
+pub async fn has_change(conn: &mut PgConnection, pool: ObjectId) -> Result<bool, Error> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT (newest.image, newest.stack, newest.network_profile, newest.image_name, newest.stack_name, newest.network_profile_name)
+                  IS DISTINCT FROM (image.spec, stack.spec, network.spec, image.name, stack.name, network.name) AS "changed!"
+           FROM objects pool
+           JOIN objects image ON image.kind = 'image' AND image.name = pool.spec ->> 'image'
+           JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
+           LEFT JOIN objects network ON network.kind = 'network_profile' AND network.name = pool.spec ->> 'network_profile'
+           JOIN LATERAL (SELECT r.* FROM pool_revisions r WHERE r.pool_id = pool.id ORDER BY r.number DESC LIMIT 1) newest ON true
+           WHERE pool.id = $1"#,
+        pool as ObjectId,
+    );
+    Ok(found.fetch_optional(conn).await?.unwrap_or_default())
 }
 
 /// Returns whether a pool has an open claim, or a machine under adoption.

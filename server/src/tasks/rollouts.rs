@@ -11,13 +11,15 @@ use crate::intents::rollouts;
 /// Interval of the ticks. Acts on nodes take minutes.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Runs one tick of every open rollout. Returns whether a rollout has changed.
+/// Starts the due rollouts, and runs one tick of every open rollout. Returns whether a rollout has
+/// changed.
 ///
 /// # Errors
 ///
 /// When the database is unavailable.
 pub async fn round(app: &App) -> Result<bool, Error> {
-    rollouts::advance(app).await
+    let started = rollouts::start_due(app).await?;
+    Ok(rollouts::advance(app).await? || started > 0)
 }
 
 /// Interval of the looks for a due estimate.

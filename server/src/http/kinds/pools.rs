@@ -1,7 +1,9 @@
 //! Pools. A pool with references that do not fit together is rejected at the write, because a
 //! half-installed node costs far more.
 
-use muster_api::pools::{LONGEST_UNDO_WINDOW_S, MOST_REPLICAS, PoolSpec, PoolStatus};
+use muster_api::pools::{
+    DueRollout, LONGEST_UNDO_WINDOW_S, MOST_REPLICAS, OnChange, PoolSpec, PoolStatus,
+};
 use muster_core::clusters::ClusterSpec;
 use muster_core::stacks::StackSpec;
 use sqlx::PgConnection;
@@ -90,8 +92,9 @@ impl Declared for PoolSpec {
 
     /// Needs `approval.decide` for a higher release limit or a shorter undo window,
     /// `budget.override` for a disruption budget that may allow more nodes, and `rollout.start` for
-    /// another maintenance window or none. An actor with these permissions may approve each release,
-    /// override the budget for each node, or start each rollout, anyway.
+    /// another maintenance window or none, or for rollouts that start by themselves. An actor with these
+    /// permissions may approve each release, override the budget for each node, or start each rollout,
+    /// anyway.
     fn loosened(&self, new: &Self) -> Vec<&'static str> {
         let most = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
         let more = most(new.releases_per_hour) > most(self.releases_per_hour);
@@ -99,10 +102,11 @@ impl Declared for PoolSpec {
         let budget = new.max_unavailable.may_exceed(self.max_unavailable);
         let window = &self.maintenance_window;
         let window = window.is_some() && *window != new.maintenance_window;
+        let starts = new.on_change == OnChange::Start && self.on_change != OnChange::Start;
         let verbs = [
             (release, "approval.decide"),
             (budget, "budget.override"),
-            (window, "rollout.start"),
+            (window || starts, "rollout.start"),
         ];
         let needed = verbs.into_iter().filter(|(is_needed, _)| *is_needed);
         needed.map(|(_, verb)| verb).collect()
@@ -174,9 +178,19 @@ impl Declared for PoolSpec {
     ) -> Result<PoolStatus, Error> {
         let spec: PoolSpec = document::stored(row)?;
         let (present_revision, newest_revision) = db::revisions::find_numbers(conn, row.id).await?;
+        let change_held =
+            spec.on_change == OnChange::Hold && db::revisions::has_change(conn, row.id).await?;
+        let due = db::due_rollouts::find(conn, row.id).await?;
         Ok(PoolStatus {
             present_revision,
             newest_revision,
+            change_held,
+            due_rollout: due.map(|due| DueRollout {
+                revision: due.number,
+                since: due.created_at,
+                code: due.reason_code,
+                because: due.reason,
+            }),
             effective_undo_window_s: spec.undo_window_s,
             effective_health: spec.health,
             replicas: replicas::describe(conn, row).await?,

@@ -5,6 +5,7 @@ use muster_api::plans::PlannedObject;
 use muster_api::pools::PoolSpec;
 use muster_core::effects::{self, Effect};
 use muster_core::gates::Suite;
+use muster_core::ids::ObjectId;
 use muster_core::images::ImageManifest;
 use muster_core::stacks::{StackSpec, diff};
 use serde::de::DeserializeOwned;
@@ -118,6 +119,7 @@ impl Reach {
         };
         Ok(PlannedObject {
             effect: self.effect.to_string(),
+            begins: planned.begins || is_rolled_out(conn, &pools).await?,
             nodes,
             node_count,
             gates,
@@ -125,6 +127,17 @@ impl Reach {
             ..planned
         })
     }
+}
+
+/// Returns whether a rollout of one of the pools starts by itself after the write, which the
+/// transaction has made.
+async fn is_rolled_out(conn: &mut PgConnection, pools: &[ObjectId]) -> Result<bool, Error> {
+    for pool in pools {
+        if db::due_rollouts::find(conn, *pool).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 async fn of_pool(
@@ -215,7 +228,7 @@ pub(super) async fn add_new_claims(
 /// Lists the gates of the suites named by the pools.
 pub(super) async fn list_gates(
     conn: &mut PgConnection,
-    pools: &[muster_core::ids::ObjectId],
+    pools: &[ObjectId],
 ) -> Result<Vec<String>, Error> {
     let mut gates = Vec::new();
     for suite in db::plans::list_suites(conn, pools).await? {

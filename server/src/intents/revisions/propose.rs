@@ -1,6 +1,7 @@
 //! A revision for each change of a pool's documents.
 
 use jiff::Timestamp;
+use muster_api::pools::OnChange;
 use muster_core::ids::ObjectId;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -11,7 +12,8 @@ use crate::db;
 use crate::error::Error;
 
 /// Adds a revision to each of the pools whose documents differ from the newest revision. A pool
-/// without claims takes the revision at once, because no node depends on the present one.
+/// without claims takes the revision at once, because no node depends on the present one. The rollout
+/// of a pool with `on_change: start` becomes due.
 ///
 /// # Errors
 /// When the database fails.
@@ -29,6 +31,10 @@ pub(crate) async fn propose(
         db::revisions::lock(conn, *pool).await?;
     }
     for pool in pools {
+        let on_change = db::revisions::find_on_change(conn, pool).await?;
+        if on_change != OnChange::Start {
+            db::due_rollouts::remove(conn, pool).await?;
+        }
         let added = db::revisions::add_if_changed(conn, pool, &actor.name, now).await?;
         let Some(added) = added else { continue };
         // The first revision comes with the pool.
@@ -39,6 +45,8 @@ pub(crate) async fn propose(
         let free = added.is_whole && !db::revisions::has_claims(conn, pool).await?;
         if free {
             db::revisions::set_present(conn, pool, added.id).await?;
+        } else if on_change == OnChange::Start {
+            db::due_rollouts::set(conn, pool, added.id, now).await?;
         }
         record(conn, actor, pool, added.number, free, now).await?;
     }

@@ -62,31 +62,41 @@ pub(crate) async fn start(
             return Err(Error::conflict("plan_changed", detail));
         }
         reinstalls::allow_start(conn, app, actor, &row, &loaded).await?;
-        if let Some(open) = db::rollouts::find_open(conn, row.pool).await? {
-            let other = super::find(conn, &open.to_string()).await?;
-            if !body.supersede {
-                let detail = format!(
-                    "{} is {}; halt it and start with supersede, or wait for its end.",
-                    other.name, other.state
-                );
-                return Err(Error::conflict("rollout_open", detail));
-            }
-            db::rollouts::end(conn, open, RolloutState::Superseded, now).await?;
-            record(
-                conn,
-                actor,
-                app,
-                &other,
-                "rollout.superseded",
-                &format!("superseded by {}", row.name),
-            )
-            .await?;
-        }
-        db::rollouts::start(conn, row.id, &actor.person, now).await?;
-        record(conn, actor, app, &row, "rollout.started", "started").await?;
+        begin(conn, app, actor, &row, body.supersede).await?;
         answer(conn, request).await
     })
     .await
+}
+
+/// Starts a checked plan. The start takes the place of a rollout of the pool that was to start by
+/// itself.
+///
+/// # Errors
+/// 409 `rollout_open` beside another rollout of the pool, unless superseded.
+pub(super) async fn begin(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    row: &RolloutRow,
+    supersede: bool,
+) -> Result<(), Error> {
+    let now = app.clock.now();
+    if let Some(open) = db::rollouts::find_open(conn, row.pool).await? {
+        let other = super::find(conn, &open.to_string()).await?;
+        if !supersede {
+            let detail = format!(
+                "{} is {}; halt it and start with supersede, or wait for its end.",
+                other.name, other.state
+            );
+            return Err(Error::conflict("rollout_open", detail));
+        }
+        db::rollouts::end(conn, open, RolloutState::Superseded, now).await?;
+        let what = format!("superseded by {}", row.name);
+        record(conn, actor, app, &other, "rollout.superseded", &what).await?;
+    }
+    db::due_rollouts::remove(conn, row.pool).await?;
+    db::rollouts::start(conn, row.id, &actor.person, now).await?;
+    record(conn, actor, app, row, "rollout.started", "started").await
 }
 
 /// Halts a rollout. Work under way ends; no further work starts.

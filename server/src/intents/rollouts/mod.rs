@@ -3,6 +3,7 @@
 
 mod adjust; // Changes to the policy of an open rollout
 mod advance; // A tick of every open rollout
+mod automatic; // Rollouts that start by themselves
 mod control; // Start, halt, resume, promote, skip and retry
 mod estimates; // Estimated ends
 mod execute; // Actions of a plan, each in a transaction of its own
@@ -23,6 +24,7 @@ use crate::error::Error;
 
 pub(crate) use adjust::adjust;
 pub use advance::advance;
+pub use automatic::start_due;
 pub(crate) use control::{Request, halt, promote, resume, retry, skip, start};
 pub use estimates::estimate_large;
 pub(crate) use plan::plan;

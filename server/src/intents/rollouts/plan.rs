@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_api::kind::Kind as _;
 use muster_api::rollouts::PlanRollout;
 use muster_core::effects::Effect as Cost;
-use muster_core::ids::RolloutId;
+use muster_core::ids::{ObjectId, RolloutId};
 use muster_core::rollout::{
     Fleet, MaintenanceWindow, Opening, RolloutPolicy, Rule, plan as plan_tick,
 };
@@ -22,6 +22,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
+use crate::db::revisions::StoredRevision;
 use crate::db::rollouts::{NewRollout, RolloutRow};
 use crate::document::fault;
 use crate::error::{Error, Fault};
@@ -56,55 +57,76 @@ pub(crate) async fn plan(
         reinstalls::need_right(conn, actor, &body.policy, named).await?;
         db::revisions::lock(conn, pool.id).await?;
         let stored = revisions::find_named(conn, pool.id, body.revision).await?;
-        let target = revisions::parse_installable(&stored)?;
-        let now = app.clock.now();
-        let number = db::rollouts::find_next_number(conn, &pool.name).await?;
-        let name = format!("{}-{number}", pool.name);
-        let id = RolloutId::new();
-        let mut new = NewRollout {
-            id,
-            name: &name,
-            pool: pool.id,
-            target: stored.id,
-            policy: &body.policy,
-            digest: "",
-            expires_at: now + WAITS,
-            planned: 0,
-            actor: &actor.name,
-            person: &actor.person,
-            now,
-        };
-        db::rollouts::insert(conn, &new).await?;
-        db::rollout_nodes::follow_members(conn, id, now).await?;
-        let row = super::find(conn, &id.to_string()).await?;
-        let loaded = fleet::load(conn, &row, now).await?;
-        let planned = count_changes(&loaded);
-        if planned == 0 {
-            let detail = format!(
-                "No node of {} needs a change for revision {}.",
-                pool.name, body.revision
-            );
-            return Err(Error::conflict("nothing_to_change", detail));
-        }
-        refuse_impossible(&body.policy, &loaded, now)?;
-        fits::keep_unfit(conn, &row, &loaded, &target).await?;
-        reinstalls::keep(conn, &row, &loaded).await?;
-        let digest = find_digest(&row, &loaded);
-        new.digest = &digest;
-        new.planned = i32::try_from(planned).unwrap_or(i32::MAX);
-        db::rollouts::set_plan(conn, &new).await?;
-        let summary = format!(
-            "rollout {name} is planned: {planned} nodes of {} to revision {}",
-            pool.name, body.revision
-        );
-        let event = actor.event(now, "rollout.planned", None, summary).about(pool.id);
-        let detail = json!({ "rollout": name, "pool": pool.name, "revision": body.revision, "planned": planned, "plan": digest });
-        db::events::insert(conn, event.with(detail)).await?;
-        let rollout = view::load(conn, actor, &id.to_string(), now, Parts::Nodes).await?;
+        let (row, _) = store(
+            conn,
+            app,
+            actor,
+            &stored,
+            &body.policy,
+            (pool.id, &pool.name),
+        )
+        .await?;
+        let rollout = view::load(conn, actor, &row.name, app.clock.now(), Parts::Nodes).await?;
         let answer = Answer::ok(&rollout)?.status(StatusCode::CREATED);
         Ok(Effect::Done(answer.location(rollout.link)))
     })
     .await
+}
+
+/// Plans a rollout and stores the plan. The caller holds the lock on the pool's revisions.
+///
+/// # Errors
+/// 409 for an unfit revision, or a pool without nodes to change.
+pub(super) async fn store(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    stored: &StoredRevision,
+    policy: &RolloutPolicy,
+    (pool, pool_name): (ObjectId, &str),
+) -> Result<(RolloutRow, Loaded), Error> {
+    let target = revisions::parse_installable(stored)?;
+    let now = app.clock.now();
+    let number = db::rollouts::find_next_number(conn, pool_name).await?;
+    let name = format!("{pool_name}-{number}");
+    let mut new = NewRollout {
+        id: RolloutId::new(),
+        name: &name,
+        pool,
+        target: stored.id,
+        policy,
+        digest: "",
+        expires_at: now + WAITS,
+        planned: 0,
+        actor: &actor.name,
+        person: &actor.person,
+        now,
+    };
+    db::rollouts::insert(conn, &new).await?;
+    db::rollout_nodes::follow_members(conn, new.id, now).await?;
+    let row = super::find(conn, &name).await?;
+    let loaded = fleet::load(conn, &row, now).await?;
+    let planned = count_changes(&loaded);
+    let revision = stored.number;
+    if planned == 0 {
+        let detail = format!("No node of {pool_name} needs a change for revision {revision}.");
+        return Err(Error::conflict("nothing_to_change", detail));
+    }
+    refuse_impossible(policy, &loaded, now)?;
+    fits::keep_unfit(conn, &row, &loaded, &target).await?;
+    reinstalls::keep(conn, &row, &loaded).await?;
+    let digest = find_digest(&row, &loaded);
+    new.digest = &digest;
+    new.planned = i32::try_from(planned).unwrap_or(i32::MAX);
+    db::rollouts::set_plan(conn, &new).await?;
+    let summary =
+        format!("rollout {name} is planned: {planned} nodes of {pool_name} to revision {revision}");
+    let event = actor
+        .event(now, "rollout.planned", None, summary)
+        .about(pool);
+    let detail = json!({ "rollout": name, "pool": pool_name, "revision": revision, "planned": planned, "plan": digest });
+    db::events::insert(conn, event.with(detail)).await?;
+    Ok((super::find(conn, &name).await?, loaded))
 }
 
 pub(super) fn check(policy: &RolloutPolicy) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! The revisions of a pool, and the pool's open rollouts, for the page of the pool.
 
 use jiff::Timestamp;
+use muster_api::pools::OnChange;
 use muster_api::rollouts::RolloutState;
 use sqlx::PgConnection;
 
@@ -20,12 +21,26 @@ const ROLLOUTS: i64 = 20;
 /// The revisions of a pool, newest first.
 pub(in crate::ui) struct Revisions {
     pub rows: Vec<Row>,
+    /// What a change of the documents does.
+    pub rule: &'static str,
+    /// The pool is on hold, and its documents have changed.
+    pub is_held: bool,
+    /// The rollout that starts by itself.
+    pub due: Option<Due>,
     /// The pool has older revisions.
     pub more: bool,
     /// Plans that wait for a start, and the rollout that runs or is halted.
     pub open: Vec<Line>,
     /// Whether the reader may plan a rollout.
     pub may_plan: bool,
+}
+
+/// A rollout that starts by itself.
+pub(in crate::ui) struct Due {
+    pub number: i32,
+    pub since: Moment,
+    /// The last refusal. Empty before the first attempt.
+    pub why: String,
 }
 
 /// A revision.
@@ -63,9 +78,29 @@ pub(in crate::ui) async fn load(
             open.push(render_line(conn, row).await?);
         }
     }
+    let on_change = db::revisions::find_on_change(conn, pool.id).await?;
+    let is_held = on_change == OnChange::Hold && db::revisions::has_change(conn, pool.id).await?;
+    let due = db::due_rollouts::find(conn, pool.id).await?;
     let place = db::access::find_place(conn, "pool", &pool.id.to_string()).await?;
     Ok(Revisions {
         rows: rows.into_iter().map(|row| render_row(row, now)).collect(),
+        rule: match on_change {
+            OnChange::Propose => {
+                "A changed image, stack or network profile adds a revision and changes no node"
+            }
+            OnChange::Start => {
+                "A changed image, stack or network profile adds a revision, and its rollout starts by itself a minute later"
+            }
+            OnChange::Hold => {
+                "The pool is on hold: a changed image, stack or network profile adds no revision"
+            }
+        },
+        is_held,
+        due: due.map(|due| Due {
+            number: due.number,
+            since: format::moment(due.created_at, now),
+            why: format::cut(due.reason.as_deref().unwrap_or_default(), 400),
+        }),
         more,
         open,
         may_plan: place.is_some_and(|place| actor.holding.there("rollout.plan", &place)),
