@@ -101,6 +101,9 @@ pub struct PoolStatus {
     /// Value of `spec.undo_window_s` with the default applied.
     #[serde(default)]
     pub effective_undo_window_s: u32,
+    /// Value of `spec.on_change` with the default applied.
+    #[serde(default)]
+    pub effective_on_change: OnChange,
     /// Value of `spec.health` with all defaults applied.
     #[serde(default)]
     pub effective_health: Option<PoolHealth>,
@@ -123,7 +126,7 @@ pub struct PoolStatus {
 }
 
 /// A rollout of a pool with `on_change: start`, before the start. The start is tried a minute after the
-/// last change, and then once a minute.
+/// last change; then every 10 minutes, or every minute while another rollout of the pool is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DueRollout {
     /// Number of the revision.

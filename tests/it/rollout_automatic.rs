@@ -40,6 +40,15 @@ async fn summaries(world: &World, kind: &str) -> Vec<String> {
         .unwrap()
 }
 
+/// The effect of a write, and whether the write begins it.
+async fn foresee(world: &World, kind: &str, name: &str, body: &Value) -> (Value, Value) {
+    let object = json!({ "kind": kind, "name": name, "spec": body["spec"] });
+    let body = json!({ "objects": [object] });
+    let told = world.admin.post("/v1/plan", &body).await.expect(200).body;
+    let told = &told["objects"][0];
+    (told["effect"].clone(), told["begins"].clone())
+}
+
 async fn count_rollouts(world: &World) -> i64 {
     sqlx::query_scalar("SELECT count(*) FROM rollouts")
         .fetch_one(&world.server.app.pool)
@@ -58,15 +67,8 @@ async fn a_change_is_rolled_out_a_minute_after_the_last_one() {
     let mut stack = fleet::stack();
     stack["spec"]["version"] = json!("2");
     stack["spec"]["kernel_args"] = json!(["v=2"]);
-    let object = json!({ "kind": "stack", "name": "base", "spec": stack["spec"] });
-    let body = json!({ "objects": [object] });
-    let told = world.admin.post("/v1/plan", &body).await.expect(200).body;
-    let told = &told["objects"][0];
-    assert_eq!(
-        (&told["effect"], &told["begins"]),
-        (&json!("reboot"), &json!(true)),
-        "{told:#}"
-    );
+    let told = foresee(&world, "stack", "base", &stack).await;
+    assert_eq!(told, (json!("reboot"), json!(true)));
     publish(&world, "2").await;
     world.advance(50);
     publish(&world, "3").await;
@@ -127,6 +129,8 @@ async fn a_halted_rollout_is_not_superseded_by_the_next_change() {
         (&json!(3), &json!("rollout_open"))
     );
     let refused = summaries(&world, "pool.rollout_refused").await;
+    let sentence = "revision 3 of pool gpu cannot be rolled out now: gpu-1 is halted; the next one starts after its end.";
+    assert!(refused[0].ends_with(sentence), "{refused:?}");
     assert_eq!(refused.len(), 1, "once for each code: {refused:?}");
     let page = world.admin.get("/pools/gpu").await.expect(200).text;
     assert!(
@@ -159,6 +163,8 @@ async fn a_reinstall_never_starts_by_itself() {
     let mut stack = fleet::stack();
     stack["spec"]["version"] = json!("2");
     stack["spec"]["lock"]["image_digest"] = image["spec"]["digest"].clone();
+    let told = foresee(&world, "image", "debian-12", &image).await;
+    assert_eq!(told, (json!("reinstall"), json!(false)));
     world
         .admin
         .put("/v1/images/debian-12", &image)
@@ -173,8 +179,60 @@ async fn a_reinstall_never_starts_by_itself() {
     tick(&world).await;
     assert_eq!(status(&world).await["due_rollout"]["code"], "not_allowed");
     assert_eq!(count_rollouts(&world).await, 0);
-    // The refused plan leaves no trace, and the number of the next rollout is 1.
+    // The refused plan leaves no trace.
     assert!(summaries(&world, "rollout.planned").await.is_empty());
+    let mut with_reinstalls = policy();
+    with_reinstalls["allow"] = json!("reinstall");
+    let planned = plan(&world, 3, &with_reinstalls).await.expect(201).body;
+    assert_eq!(planned["name"], "gpu-1");
+}
+
+/// A start by a person, and a promotion of another revision, take the place of the automatic start.
+#[tokio::test]
+async fn a_person_takes_over() {
+    let mut world = serving(2, "start").await;
+    publish(&world, "2").await;
+    start(&world, 2, &policy()).await;
+    assert_eq!(status(&world).await["due_rollout"], Value::Null);
+    world.advance(61);
+    settle(&mut world).await;
+    assert_eq!(running(&world, "n1").await, Some(2));
+    assert_eq!(count_rollouts(&world).await, 1);
+
+    let promote = async |revision: i64| {
+        let path = "/v1/pools/gpu/actions/promote-revision";
+        let body = json!({ "revision": revision });
+        world.admin.post(path, &body).await.expect(200);
+        status(&world).await["due_rollout"]["revision"].clone()
+    };
+    publish(&world, "3").await;
+    assert_eq!(
+        promote(3).await,
+        3,
+        "new claims take revision 3, and its rollout starts"
+    );
+    assert_eq!(promote(2).await, Value::Null);
+    world.advance(3600);
+    tick(&world).await;
+    assert_eq!(count_rollouts(&world).await, 1);
+}
+
+/// Without claims a new revision is the present one at once, and an earlier one is not due any more.
+#[tokio::test]
+async fn a_pool_without_claims_has_no_due_rollout() {
+    let mut world = serving(1, "start").await;
+    publish(&world, "2").await;
+    assert_eq!(status(&world).await["due_rollout"]["revision"], 2);
+    world.release("n1").await.expect(202);
+    world.settle().await;
+    publish(&world, "3").await;
+    world.advance(61);
+    tick(&world).await;
+    let pool = status(&world).await;
+    assert_eq!(
+        (&pool["present_revision"], &pool["due_rollout"]),
+        (&json!(3), &Value::Null)
+    );
 }
 
 #[tokio::test]
@@ -254,4 +312,12 @@ async fn automatic_starts_need_the_permission_to_start_rollouts() {
     // Every later write by others leaves the value as it is.
     let more = json!({ "spec": { "undo_window_s": 1000 } });
     automation.patch(path, &more).await.expect(200);
+    let mut pool = fleet::pool();
+    pool["spec"]["on_change"] = json!("start");
+    automation.put("/v1/pools/other", &pool).await.expect(403);
+    pool["spec"]["on_change"] = json!("propose");
+    automation.put("/v1/pools/other", &pool).await.expect(201);
+    let none = json!({ "spec": { "on_change": null } });
+    automation.patch(path, &none).await.expect(200);
+    assert_eq!(status(&world).await["effective_on_change"], "propose");
 }

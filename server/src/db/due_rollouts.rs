@@ -10,6 +10,7 @@ use crate::error::Error;
 /// A rollout to be started.
 #[derive(Clone, Debug)]
 pub struct DueRow {
+    pub pool: ObjectId,
     pub pool_name: String,
     pub revision: RevisionId,
     /// Number of the revision.
@@ -17,6 +18,8 @@ pub struct DueRow {
     /// Author of the revision.
     pub actor: String,
     pub created_at: Timestamp,
+    /// The last attempt.
+    pub tried_at: Option<jiff_sqlx::Timestamp>,
     /// The refusal of the last attempt.
     pub reason_code: Option<String>,
     pub reason: Option<String>,
@@ -50,17 +53,12 @@ pub async fn remove(conn: &mut PgConnection, pool: ObjectId) -> Result<bool, Err
     Ok(removed.execute(conn).await?.rows_affected() > 0)
 }
 
-/// Lists the pools whose rollout was recorded and last tried before the given times, oldest first.
-pub async fn list(
-    conn: &mut PgConnection,
-    recorded: Timestamp,
-    tried: Timestamp,
-) -> Result<Vec<ObjectId>, Error> {
-    Ok(sqlx::query_scalar!(
-        r#"SELECT pool_id AS "pool: ObjectId" FROM due_rollouts
-           WHERE created_at <= $1 AND (tried_at IS NULL OR tried_at <= $2) ORDER BY created_at, pool_id"#,
-        recorded.to_sqlx() as _,
-        tried.to_sqlx() as _,
+/// Lists the rollouts to be started, oldest first.
+pub async fn list(conn: &mut PgConnection) -> Result<Vec<DueRow>, Error> {
+    Ok(sqlx::query_as!(
+        DueRow,
+        r#"SELECT d.pool_id AS "pool: ObjectId", pool.name AS pool_name, d.revision_id AS "revision: RevisionId", r.number, r.actor, d.created_at, d.tried_at, d.reason_code, d.reason
+           FROM due_rollouts d JOIN objects pool ON pool.id = d.pool_id JOIN pool_revisions r ON r.id = d.revision_id ORDER BY d.created_at, d.pool_id"#
     )
     .fetch_all(conn)
     .await?)
@@ -70,7 +68,7 @@ pub async fn list(
 pub async fn find(conn: &mut PgConnection, pool: ObjectId) -> Result<Option<DueRow>, Error> {
     Ok(sqlx::query_as!(
         DueRow,
-        r#"SELECT pool.name AS pool_name, d.revision_id AS "revision: RevisionId", r.number, r.actor, d.created_at, d.reason_code, d.reason
+        r#"SELECT d.pool_id AS "pool: ObjectId", pool.name AS pool_name, d.revision_id AS "revision: RevisionId", r.number, r.actor, d.created_at, d.tried_at, d.reason_code, d.reason
            FROM due_rollouts d JOIN objects pool ON pool.id = d.pool_id JOIN pool_revisions r ON r.id = d.revision_id WHERE d.pool_id = $1"#,
         pool as ObjectId,
     )

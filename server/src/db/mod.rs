@@ -53,6 +53,7 @@ pub mod replicas; // Claims made by pools
 pub mod revisions; // Documents that the nodes of a pool install
 pub mod rollout_nodes; // Nodes of rollouts: marks and facts
 pub mod rollout_places; // Sites, racks and hardware profiles of nodes
+pub mod rollout_waits; // Nodes that wait for their jobs
 pub mod rollouts; // Rollouts: plan, state and policy
 pub mod scheduler; // Scheduler state of nodes without jobs
 pub mod scheduler_jobs; // Jobs on the nodes of clusters

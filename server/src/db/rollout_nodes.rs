@@ -161,7 +161,7 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
                           SELECT FROM operations q WHERE q.node_id = r.node_id AND q.kind = 'quarantine' AND q.state <> 'cancelled'
                                 AND q.finished_at >= n.entered_at) AS "failed_on_assigned!",
                   r.mark = 'done' AND r.changed AND n.state IN ('repairing', 'quarantined', 'failed') AND n.purpose IS DISTINCT FROM 'maintenance' AS "is_broken!",
-                  c.served_at IS NOT NULL AS "served!", n.held_back OR n.id IN (SELECT e.node_id FROM pair_ends e WHERE e.back_at IS NULL) AS "held_back!",
+                  c.served_at IS NOT NULL AS "served!", n.held_back OR n.id IN (SELECT e.node_id FROM pair_ends e WHERE e.back_at IS NULL AND e.node_id IS NOT NULL) AS "held_back!",
                   CASE WHEN o.node_id IS NOT NULL AND n.state = 'in_service' AND (starts_with(o.reason, $2) AND o.seen_at <= n.entered_at) IS NOT TRUE
                        THEN concat_ws(': ', o.state, o.reason) END AS out,
                   c.written_off_until
@@ -257,20 +257,6 @@ pub struct NewMark<'a> {
     pub operation: Option<OperationId>,
 }
 
-/// Starts the waits of the waiting nodes anew.
-pub async fn restart_waits(
-    conn: &mut PgConnection,
-    id: RolloutId,
-    now: Timestamp,
-) -> sqlx::Result<()> {
-    let waits = sqlx::query!(
-        "UPDATE rollout_nodes SET since = $2 WHERE rollout_id = $1 AND mark = 'waiting'",
-        id as RolloutId,
-        now.to_sqlx() as _
-    );
-    waits.execute(conn).await.map(drop)
-}
-
 /// Writes a mark with its reason.
 pub async fn set_mark(
     conn: &mut PgConnection,
@@ -295,35 +281,6 @@ pub async fn set_mark(
         new.deferred_until.map(|until| until.to_sqlx()) as _,
         new.wrong,
         new.operation as Option<OperationId>,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Compares the idle times of waiting and draining nodes with the jobs of a cluster. After a time
-/// without looks the idle times begin anew: jobs may have run. Rows that a tick changes now are
-/// left for the next look.
-pub async fn follow_jobs(
-    conn: &mut PgConnection,
-    cluster: ObjectId,
-    watched: bool,
-    now: Timestamp,
-) -> Result<(), Error> {
-    sqlx::query!(
-        "WITH due AS (
-             SELECT r.rollout_id, r.node_id, j.node_id IS NOT NULL AS busy
-             FROM objects cluster JOIN objects pool ON pool.kind = 'pool' AND pool.spec ->> 'cluster' = cluster.name
-                  JOIN rollouts o ON o.pool_id = pool.id AND o.started_at IS NOT NULL AND o.ended_at IS NULL
-                  JOIN rollout_nodes r ON r.rollout_id = o.id AND r.mark IN ('waiting', 'changing')
-                  LEFT JOIN scheduler_jobs j ON j.node_id = r.node_id AND j.cluster_id = cluster.id
-             WHERE cluster.id = $1 AND ((r.idle_since IS NULL) <> (j.node_id IS NOT NULL) OR NOT $3 AND j.node_id IS NULL)
-             FOR UPDATE OF r SKIP LOCKED)
-         UPDATE rollout_nodes r SET idle_since = CASE WHEN due.busy THEN NULL ELSE $2::timestamptz END
-         FROM due WHERE r.rollout_id = due.rollout_id AND r.node_id = due.node_id",
-        cluster as ObjectId,
-        now.to_sqlx() as _,
-        watched,
     )
     .execute(conn)
     .await?;
@@ -396,35 +353,6 @@ pub async fn find_mark(
         node as NodeId
     )
     .fetch_optional(conn)
-    .await?)
-}
-
-/// A node in service that waits for its change.
-#[derive(Clone, Debug)]
-pub struct WaitingRow {
-    pub name: String,
-    pub rollout: RolloutId,
-    /// Seconds before the end of the node's last job at which the node may be closed.
-    pub lead_s: i64,
-}
-
-/// Lists the nodes of a cluster that wait in a running rollout, by name. A halted rollout keeps no
-/// node from jobs.
-pub async fn list_waiting(
-    conn: &mut PgConnection,
-    cluster: &str,
-) -> Result<Vec<WaitingRow>, Error> {
-    Ok(sqlx::query_as!(
-        WaitingRow,
-        r#"SELECT n.name, o.id AS "rollout: RolloutId", COALESCE((o.policy ->> 'drain_lead_s')::bigint, 0) AS "lead_s!"
-           FROM rollouts o JOIN rollout_nodes r ON r.rollout_id = o.id AND r.mark = 'waiting'
-                JOIN claims c ON c.id = r.claim_id AND c.node_id = r.node_id AND c.pool_id = o.pool_id AND c.state = 'bound'
-                JOIN nodes n ON n.id = r.node_id AND n.state = 'in_service'
-                JOIN objects pool ON pool.id = o.pool_id AND pool.spec ->> 'cluster' = $1
-           WHERE o.state = 'running' ORDER BY n.name"#,
-        cluster
-    )
-    .fetch_all(conn)
     .await?)
 }
 

@@ -90,7 +90,7 @@ pub(super) const NOUNS: &[Noun] = &[
             Column::wide("LACKS", "/status/replicas/because", Form::Text),
             Column::wide("PROFILE", "/spec/profile", Form::Text),
             Column::wide("MAX OUT", "/spec/max_unavailable", Form::Text),
-            Column::wide("ON CHANGE", "/spec/on_change", Form::Text),
+            Column::wide("ON CHANGE", "/status/effective_on_change", Form::Text),
             Column::wide("UNDO WINDOW", "/spec/undo_window_s", Form::Seconds),
             ID,
         ],

@@ -58,7 +58,7 @@ async fn list_waits(
     cluster: &ClusterRow,
     now: Timestamp,
 ) -> Result<ClusterWaits, Error> {
-    let rows = db::rollout_nodes::list_waiting(conn, &cluster.name).await?;
+    let rows = db::rollout_waits::list_waiting(conn, &cluster.name).await?;
     let mut open: BTreeMap<RolloutId, bool> = BTreeMap::new();
     for row in &rows {
         if let Entry::Vacant(unknown) = open.entry(row.rollout) {
@@ -107,7 +107,7 @@ async fn keep_jobs(
         .collect();
     let before = db::scheduler_jobs::replace(conn, cluster.id, &nodes, now).await?;
     let watched = before.is_some_and(|before| now.duration_since(before) <= FRESH);
-    db::rollout_nodes::follow_jobs(conn, cluster.id, watched, now).await
+    db::rollout_waits::follow_jobs(conn, cluster.id, watched, now).await
 }
 
 /// Keeps the jobs that end last. A job without an end is the last. Of the jobs that the scheduler does

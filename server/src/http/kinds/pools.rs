@@ -92,9 +92,8 @@ impl Declared for PoolSpec {
 
     /// Needs `approval.decide` for a higher release limit or a shorter undo window,
     /// `budget.override` for a disruption budget that may allow more nodes, and `rollout.start` for
-    /// another maintenance window or none, or for rollouts that start by themselves. An actor with these
-    /// permissions may approve each release, override the budget for each node, or start each rollout,
-    /// anyway.
+    /// another maintenance window or none, or for automatic rollouts. An actor with the permissions may
+    /// approve each release, override the budget for each node, or start each rollout, anyway.
     fn loosened(&self, new: &Self) -> Vec<&'static str> {
         let most = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
         let more = most(new.releases_per_hour) > most(self.releases_per_hour);
@@ -113,7 +112,8 @@ impl Declared for PoolSpec {
     }
 
     /// Needs the permission to claim every node of the cluster's site, when the pool would claim
-    /// more nodes or nodes of another site.
+    /// more nodes or nodes of another site; and the permission to start rollouts at the site, for a new
+    /// pool with automatic rollouts.
     fn allow_actor(
         &self,
         actor: &Actor,
@@ -124,13 +124,23 @@ impl Declared for PoolSpec {
         let more =
             before.is_none_or(|before| many(self) > many(before) || self.cluster != before.cluster);
         let cluster: Option<ClusterSpec> = targets.spec("/spec/cluster")?;
-        let (true, Some(cluster)) = (more && many(self) > 0, cluster) else {
+        let Some(cluster) = cluster else {
             return Ok(());
         };
         let whole = Place {
             site: Some(cluster.site().to_owned()),
             ..Place::default()
         };
+        let starts = before.is_none() && self.on_change == OnChange::Start;
+        if starts && !actor.holding.there("rollout.start", &whole) {
+            return Err(Error::Forbidden(format!(
+                "The rollouts of this pool would start by themselves: this needs rollout.start at the site of its cluster, which {} has not.",
+                actor.name
+            )));
+        }
+        if !more || many(self) == 0 {
+            return Ok(());
+        }
         match actor.holding.there("claim.create", &whole) {
             true => Ok(()),
             false => Err(Error::Forbidden(format!(
@@ -191,6 +201,7 @@ impl Declared for PoolSpec {
                 code: due.reason_code,
                 because: due.reason,
             }),
+            effective_on_change: spec.on_change,
             effective_undo_window_s: spec.undo_window_s,
             effective_health: spec.health,
             replicas: replicas::describe(conn, row).await?,

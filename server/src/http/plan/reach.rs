@@ -7,6 +7,7 @@ use muster_core::effects::{self, Effect};
 use muster_core::gates::Suite;
 use muster_core::ids::ObjectId;
 use muster_core::images::ImageManifest;
+use muster_core::rollout::RolloutPolicy;
 use muster_core::stacks::{StackSpec, diff};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -119,7 +120,7 @@ impl Reach {
         };
         Ok(PlannedObject {
             effect: self.effect.to_string(),
-            begins: planned.begins || is_rolled_out(conn, &pools).await?,
+            begins: planned.begins || self.is_rolled_out(conn, &planned.kind, &pools).await?,
             nodes,
             node_count,
             gates,
@@ -127,17 +128,27 @@ impl Reach {
             ..planned
         })
     }
-}
 
-/// Returns whether a rollout of one of the pools starts by itself after the write, which the
-/// transaction has made.
-async fn is_rolled_out(conn: &mut PgConnection, pools: &[ObjectId]) -> Result<bool, Error> {
-    for pool in pools {
-        if db::due_rollouts::find(conn, *pool).await?.is_some() {
-            return Ok(true);
+    /// Returns whether a rollout of one of the pools starts by itself after the write, which the
+    /// transaction has made.
+    async fn is_rolled_out(
+        &self,
+        conn: &mut PgConnection,
+        kind: &str,
+        pools: &[ObjectId],
+    ) -> Result<bool, Error> {
+        let is_revised = matches!(kind, "image" | "stack" | "network_profile" | "pool");
+        if !is_revised || !RolloutPolicy::default().allow.permits(self.effect) {
+            return Ok(false);
         }
+        for pool in pools {
+            let due = db::due_rollouts::find(conn, *pool).await?;
+            if due.is_some_and(|due| due.reason_code.is_none()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
-    Ok(false)
 }
 
 async fn of_pool(

@@ -13,7 +13,8 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::pairs::find_pool;
 use crate::intents::writing::{self, Effect};
 
-/// Makes a revision the present one. Nodes of existing claims do not change.
+/// Makes a revision the present one. Nodes of existing claims do not change. The rollout of another
+/// revision does not start by itself any more.
 ///
 /// # Errors
 /// 404 for an unknown pool; 409 for an unreadable or unfit revision; 422 for an unknown number.
@@ -31,6 +32,10 @@ pub(crate) async fn promote(
         let wanted = find_named(conn, pool.id, body.revision).await?;
         parse_installable(&wanted)?;
         let (present, _) = db::revisions::find_numbers(conn, pool.id).await?;
+        let due = db::due_rollouts::find(conn, pool.id).await?;
+        if due.is_some_and(|due| due.revision != wanted.id) {
+            db::due_rollouts::remove(conn, pool.id).await?;
+        }
         if present != Some(wanted.number) {
             db::revisions::set_present(conn, pool.id, wanted.id).await?;
             let (name, number) = (&pool.name, body.revision);

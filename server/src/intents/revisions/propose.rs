@@ -44,6 +44,7 @@ pub(crate) async fn propose(
         }
         let free = added.is_whole && !db::revisions::has_claims(conn, pool).await?;
         if free {
+            db::due_rollouts::remove(conn, pool).await?;
             db::revisions::set_present(conn, pool, added.id).await?;
         } else if on_change == OnChange::Start {
             db::due_rollouts::set(conn, pool, added.id, now).await?;

@@ -77,7 +77,7 @@ pub(crate) async fn adjust(
         if policy.maintenance_window != row.policy.0.maintenance_window {
             refuse_never_open(&Windows::load(conn, row.id).await?, now)?;
             // The past would be measured by the new window, and deadlines could pass at once.
-            db::rollout_nodes::restart_waits(conn, row.id, now).await?;
+            db::rollout_waits::restart_waits(conn, row.id, now).await?;
         }
         let members: Vec<&str> = changes.keys().map(String::as_str).collect();
         let summary = format!(

@@ -47,6 +47,8 @@ pub(crate) async fn start(
     writing::once(app, actor, idempotency, body, async |conn| {
         let now = app.clock.now();
         let row = lock(conn, key).await?;
+        // A rollout that starts by itself may be about to start.
+        db::revisions::lock(conn, row.pool).await?;
         allow_state(&row, &[RolloutState::Planned], "started")?;
         if row.expires_at <= now {
             let detail = format!("The plan of {} has ended; plan again.", row.name);

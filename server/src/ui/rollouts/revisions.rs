@@ -15,27 +15,27 @@ use crate::ui::format::{self, Moment};
 
 /// Most revisions shown.
 const ROWS: i64 = 20;
-/// Newest rollouts of the pool in which open ones are looked for.
+/// Newest rollouts of the pool, searched for open ones.
 const ROLLOUTS: i64 = 20;
 
 /// The revisions of a pool, newest first.
 pub(in crate::ui) struct Revisions {
     pub rows: Vec<Row>,
-    /// What a change of the documents does.
+    /// The effect of a changed document, as a sentence.
     pub rule: &'static str,
-    /// The pool is on hold, and its documents have changed.
+    /// The pool is on hold, and a document has changed.
     pub is_held: bool,
-    /// The rollout that starts by itself.
+    /// The automatic rollout, before the start.
     pub due: Option<Due>,
     /// The pool has older revisions.
     pub more: bool,
-    /// Plans that wait for a start, and the rollout that runs or is halted.
+    /// Plans before a start, and the running or halted rollout.
     pub open: Vec<Line>,
     /// Whether the reader may plan a rollout.
     pub may_plan: bool,
 }
 
-/// A rollout that starts by itself.
+/// An automatic rollout before the start.
 pub(in crate::ui) struct Due {
     pub number: i32,
     pub since: Moment,
