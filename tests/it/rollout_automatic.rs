@@ -5,6 +5,7 @@ use muster_core::gates::Verdict;
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
+use crate::rollout_pages::summaries;
 use crate::rollouts::{marks, plan, policy, publish, running, settle, show, start};
 use crate::simulated::World;
 use crate::support::fleet;
@@ -29,15 +30,6 @@ async fn set_on_change(world: &World, on_change: &str) {
 async fn status(world: &World) -> Value {
     let pool = world.admin.get("/v1/pools/gpu").await.expect(200).body;
     pool["status"].clone()
-}
-
-/// The summaries of the events of a kind.
-async fn summaries(world: &World, kind: &str) -> Vec<String> {
-    sqlx::query_scalar("SELECT actor || ': ' || summary FROM events WHERE kind = $1 ORDER BY seq")
-        .bind(kind)
-        .fetch_all(&world.server.app.pool)
-        .await
-        .unwrap()
 }
 
 /// The effect of a write, and whether the write begins it.
@@ -117,10 +109,19 @@ async fn a_halted_rollout_is_not_superseded_by_the_next_change() {
     settle(&mut world).await;
     assert_eq!(show(&world, "gpu-1").await["state"], "halted");
     publish(&world, "3").await;
-    for _ in 0..3 {
-        world.advance(61);
+    let attempts = "SELECT tried_at::text FROM due_rollouts";
+    let mut tried = Vec::new();
+    for seconds in [61, 61, 30, 31] {
+        world.advance(seconds);
         tick(&world).await;
+        let at: String = sqlx::query_scalar(attempts)
+            .fetch_one(&world.server.app.pool)
+            .await
+            .unwrap();
+        tried.push(at);
     }
+    tried.dedup();
+    assert_eq!(tried.len(), 3, "once a minute: {tried:?}");
     assert_eq!(show(&world, "gpu-1").await["state"], "halted");
     assert_eq!(count_rollouts(&world).await, 1);
     let due = status(&world).await["due_rollout"].clone();

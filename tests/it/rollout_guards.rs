@@ -119,6 +119,29 @@ async fn a_claim_that_joins_the_pool_joins_the_rollout() {
     world.check().await;
 }
 
+/// The numbers of rows and of claims are equal at the next tick.
+#[tokio::test]
+async fn a_node_claimed_anew_between_two_ticks_joins_the_rollout() {
+    let mut world = serving(2, json!("100%")).await;
+    let name = start(&world, 2, &policy()).await;
+    let reason = json!({ "reason": "a test" });
+    steer(&world, &name, "halt", reason.clone())
+        .await
+        .expect(200);
+    settle(&mut world).await;
+    world.release("n2").await.expect(202);
+    world.settle().await;
+    let body = json!({ "name": "anew", "spec": { "pool": "gpu", "node": "n2" } });
+    world.admin.post("/v1/claims", &body).await.expect(201);
+    world.settle().await;
+    steer(&world, &name, "resume", reason).await.expect(200);
+    settle(&mut world).await;
+    let done = show(&world, &name).await;
+    assert_eq!(marks(&done), ["done"; 2], "{done:#}");
+    let claim = world.admin.get("/v1/claims/anew").await.expect(200).body;
+    assert_eq!(claim["status"]["running_revision"], 2);
+}
+
 #[tokio::test]
 async fn a_failed_node_that_leaves_the_pool_stays_counted() {
     let mut world = serving(3, json!("100%")).await;

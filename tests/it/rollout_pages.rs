@@ -32,7 +32,7 @@ fn location(reply: &Reply) -> String {
 }
 
 /// The summaries of the events of a kind.
-async fn summaries(world: &World, kind: &str) -> Vec<String> {
+pub(crate) async fn summaries(world: &World, kind: &str) -> Vec<String> {
     sqlx::query_scalar("SELECT actor || ': ' || summary FROM events WHERE kind = $1 ORDER BY seq")
         .bind(kind)
         .fetch_all(&world.server.app.pool)
