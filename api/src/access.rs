@@ -30,7 +30,7 @@ words! {
 
 /// Every verb, with the roles holding the verb: `o` operator, `u` automation, `v` viewer. The
 /// administrator role holds every verb. docs/access.md shows this table in words.
-pub const VERBS: [(&str, &str); 69] = [
+pub const VERBS: [(&str, &str); 70] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -87,6 +87,7 @@ pub const VERBS: [(&str, &str); 69] = [
     ("hardware_profile.write", "ou"),
     ("network_profile.write", "ou"),
     ("maintenance_window.write", "ou"),
+    ("monitor.write", ""),
     ("credential.write", ""),
     ("image.write", "ou"),
     ("stack.write", "ou"),

@@ -31,8 +31,9 @@ pub trait Kind:
 /// Every kind with a collection of its own, as (kind, collection). A kind follows the kinds that it
 /// refers to, because `muster apply` and plans write in this order. The CLI and a test iterate over
 /// this list.
-pub const COLLECTIONS: [(&str, &str); 16] = [
+pub const COLLECTIONS: [(&str, &str); 17] = [
     ("maintenance_window", "maintenance_windows"),
+    ("monitor", "monitors"),
     ("site", "sites"),
     ("rack", "racks"),
     ("subnet", "subnets"),

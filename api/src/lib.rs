@@ -21,6 +21,7 @@ pub mod hardware_profiles; // Required hardware of a server model
 pub mod images; // OS disk images
 pub mod kind; // Kinds, with their names in paths and documents
 pub mod maintenance_windows; // Times at which rollouts may take nodes
+pub mod monitors; // Queries to Prometheus that halt rollouts
 pub mod network_profiles; // Network layout of installed nodes
 pub mod nodes; // One server: desired state and progress
 pub mod object; // The common shape of all objects

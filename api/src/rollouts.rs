@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use muster_core::rollout::{Mark, RolloutPolicy};
+use muster_core::rollout::{Mark, MonitorState, RolloutPolicy};
 use muster_core::words;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -152,6 +152,9 @@ pub struct RolloutNow {
     /// The maintenance windows. Nodes are taken while all of them are open.
     #[serde(default)]
     pub windows: Vec<RolloutWindow>,
+    /// The alerts and monitors that halt the rollout, by the policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<RolloutSignal>,
     /// The GPU time lost by nodes that wait now. Absent without a loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<RolloutLosses>,
@@ -167,6 +170,28 @@ pub struct RolloutLosses {
     pub unknown: u32,
     /// `12.0 GPU-hours lost by waiting; unknown for 1 node`.
     pub sentence: String,
+}
+
+/// A signal of the policy's `halt_when` at this moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RolloutSignal {
+    pub kind: SignalKind,
+    /// Name of the alert or of the monitor.
+    pub name: String,
+    /// `firing` and `silent` halt the rollout; `unknown` keeps further nodes from going on. An alert is
+    /// `firing` or `quiet`.
+    pub state: MonitorState,
+    /// `monitor gpu-errors fires since 2026-12-01T10:00:00Z: 2 series`.
+    pub sentence: String,
+}
+
+words! {
+    /// The kind of a signal.
+    #[derive(ToSchema)]
+    SignalKind, "kind of a signal" {
+        Alert = "alert",
+        Monitor = "monitor",
+    }
 }
 
 /// A maintenance window of a rollout at this moment.

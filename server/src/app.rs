@@ -18,7 +18,7 @@ pub struct App {
     pub blobs: Arc<std::path::PathBuf>,
     /// File with the newest seals of the history, outside the database.
     pub anchors: Arc<std::path::PathBuf>,
-    /// HTTP client for the receivers of webhooks.
+    /// HTTP client for the receivers of webhooks and for the servers of monitors.
     pub outbound: Arc<crate::outbound::Outbound>,
     /// The identity provider, if configured.
     pub oidc: Option<Arc<crate::oidc::Provider>>,

@@ -14,6 +14,7 @@ pub mod intents; // Use cases: requests, each in one transaction
 pub mod keys; // Signing keys, and envelope encryption of secrets
 pub mod oidc; // The protocol of an OpenID provider
 pub mod outbound; // Calls to addresses configured by people
+pub mod promql; // Queries to Prometheus, and their answers
 pub mod request_id; // An id for each request
 pub mod router; // REST and pages on one listener
 pub mod schema; // Migrations, including those of newer versions

@@ -91,7 +91,7 @@ const fn declared(word: &'static str, collection: &'static str, schema: &'static
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 17] = [
+pub(crate) const KINDS: [Kind; 18] = [
     declared("site", "sites", "Site"),
     declared("rack", "racks", "Rack"),
     declared("subnet", "subnets", "Subnet"),
@@ -110,6 +110,7 @@ pub(crate) const KINDS: [Kind; 17] = [
         "maintenance_windows",
         "MaintenanceWindowObject",
     ),
+    declared("monitor", "monitors", "Monitor"),
     declared("credential", "credentials", "Credential"),
     declared("image", "images", "Image"),
     declared("stack", "stacks", "Stack"),
@@ -220,7 +221,7 @@ impl Kind {
 
     /// Returns whether the spec takes a secret. The API never returns the secret.
     pub(crate) fn takes_secret(&self) -> bool {
-        matches!(self.word, "credential" | "webhook")
+        matches!(self.word, "credential" | "monitor" | "webhook")
     }
 }
 

@@ -208,10 +208,12 @@ async fn plant(server: &Server, admin: &crate::support::server::Caller, planted:
         .expect(201);
     muster_server::engine::run_until_idle(app).await.unwrap();
     plant_webhook(admin, planted).await;
+    plant_monitor(admin, planted).await;
     tasks::seals::round(app, 0).await.unwrap();
     // The server calls the receiver, and the receiver refuses. The administrator reads the
     // deliveries. The log records all of the calls.
     tasks::webhooks::round(app).await.unwrap();
+    tasks::monitors::round(app).await.unwrap();
     let log = admin.get("/v1/webhooks/ops/deliveries").await.expect(200);
     assert!(
         log.body["items"]
@@ -250,6 +252,29 @@ async fn plant_webhook(admin: &crate::support::server::Caller, planted: &mut Pla
     planted.assert_absent("a refusal", refused.text.as_bytes());
 }
 
+/// A monitor of a server that answers with planted text.
+async fn plant_monitor(admin: &crate::support::server::Caller, planted: &mut Planted) {
+    const ANSWER: &str = "canary-answer-of-prometheus";
+    const SECRET: &str = "Bearer canary-token-of-prometheus";
+    let answer = json!({ "status": "error", "errorType": ANSWER, "error": ANSWER }).to_string();
+    let status = axum::http::StatusCode::BAD_REQUEST;
+    let server = axum::Router::new().fallback(move || {
+        let answer = answer.clone();
+        async move { (status, answer) }
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, server).await });
+    let spec = |secret: &str| json!({ "spec": { "url": url, "query": "up", "secret": secret } });
+    let path = "/v1/monitors/errors";
+    admin.put(path, &spec(SECRET)).await.expect(201);
+    let wrong = spec(&format!("{SECRET}\n"));
+    let refused = admin.put(path, &wrong).await.expect(422);
+    planted.add("what Prometheus wrote", ANSWER);
+    planted.add("a monitor's secret", SECRET);
+    planted.assert_absent("a refusal", refused.text.as_bytes());
+}
+
 /// The paths to read without a body: every GET route and page, most of them with objects that
 /// exist.
 fn readable() -> Vec<String> {
@@ -270,6 +295,7 @@ fn readable() -> Vec<String> {
                 "hardware_profiles" => "virtual",
                 "network_profiles" => "bonded",
                 "maintenance_windows" => "nights",
+                "monitors" => "errors",
                 "webhooks" => "ops",
                 _ => "lab",
             };

@@ -292,8 +292,8 @@ fn webhook() -> Value {
                       "secret": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" } })
 }
 
-/// Returns the writes of declared kinds. All objects are in use, except webhook and role binding:
-/// other objects cannot refer to these two kinds.
+/// Returns the writes of declared kinds. All objects are in use, except monitor, webhook and role
+/// binding: no declared object refers to these three kinds.
 fn declared_writes() -> Vec<Write> {
     let mut writes = Vec::new();
     let changed = |mut body: Value| {
@@ -390,6 +390,11 @@ fn declared_writes() -> Vec<Write> {
         writes.push(write(patch, path, json!({ "labels": { "a": "b" } }), 200));
         writes.push(write(delete, path, Value::Null, 409));
     }
+    let path = "/v1/monitors/errors";
+    writes.push(write("put_monitor", path, changed(fleet::monitor()), 200));
+    let labels = json!({ "labels": { "a": "b" } });
+    writes.push(write("patch_monitor", path, labels, 200));
+    writes.push(write("delete_monitor", path, Value::Null, 204));
     let path = "/v1/webhooks/ops";
     writes.push(write("put_webhook", path, changed(webhook()), 200));
     writes.push(write(
@@ -452,6 +457,9 @@ async fn fleet(server: &Server, admin: &Caller) -> [String; 3] {
         .await
         .expect(201);
     admin.put("/v1/webhooks/ops", &webhook()).await.expect(201);
+    let monitor = fleet::monitor();
+    let path = "/v1/monitors/errors";
+    admin.put(path, &monitor).await.expect(201);
     admin
         .put("/v1/role_bindings/infra", &role_binding())
         .await

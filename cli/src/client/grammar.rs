@@ -41,6 +41,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "hardware_profile",
             "network_profile",
             "maintenance_window",
+            "monitor",
             "image",
             "stack",
             "suite",

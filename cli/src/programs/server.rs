@@ -51,9 +51,9 @@ pub(crate) struct Serve {
     /// the data directory.
     #[arg(long, env = "MUSTER_AUDIT_ANCHORS")]
     pub audit_anchors: Option<PathBuf>,
-    /// Network allowed for webhook receivers, such as 10.20.0.0/16, also by plain http. Without
-    /// this option webhooks reach only public addresses, by
-    /// https. Repeatable.
+    /// Network allowed for webhook receivers and for the servers of monitors, such as 10.20.0.0/16,
+    /// also by plain http. Without this option only public addresses are reached, by https.
+    /// Repeatable.
     #[arg(
         long,
         env = "MUSTER_WEBHOOK_ALLOW",
@@ -61,7 +61,8 @@ pub(crate) struct Serve {
         value_name = "NETWORK"
     )]
     pub webhook_allow: Vec<IpNet>,
-    /// Certificates (PEM) of additional authorities trusted for webhook receivers.
+    /// Certificates (PEM) of additional authorities trusted for webhook receivers and for the servers of
+    /// monitors.
     #[arg(long, env = "MUSTER_WEBHOOK_CA", value_name = "FILE")]
     pub webhook_ca: Option<PathBuf>,
     #[command(flatten)]
@@ -143,7 +144,7 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
     Ok(app)
 }
 
-/// Client for webhook receivers.
+/// Client for webhook receivers and for the servers of monitors.
 fn outbound(args: &Serve) -> anyhow::Result<Outbound> {
     let outbound = Outbound::new(
         Policy {

@@ -19,7 +19,10 @@ pub(super) fn find_stop(fleet: &Fleet, halt: Option<&HaltReason>, now: Timestamp
         return Some(Rule::Frozen { until });
     }
     match fleet.window {
-        Opening::Open { until } if until.is_none_or(|until| until > now) => None,
+        Opening::Open { until } if until.is_none_or(|until| until > now) => {
+            let silent = fleet.silent.clone();
+            silent.map(|monitor| Rule::MonitorSilent { monitor })
+        }
         Opening::Open { .. } => Some(Rule::WindowClosed { opens: None }),
         Opening::Closed { opens } => Some(Rule::WindowClosed { opens }),
     }

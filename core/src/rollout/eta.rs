@@ -57,6 +57,12 @@ pub fn estimate_within(
     most_work: usize,
     now: Timestamp,
 ) -> Eta {
+    // A monitor answers within minutes.
+    let answered = fleet.silent.is_some().then(|| Fleet {
+        silent: None,
+        ..fleet.clone()
+    });
+    let fleet = answered.as_ref().unwrap_or(fleet);
     if let Some(reason) = find_halt(policy, fleet) {
         return Eta::Unknown {
             why: Rule::Halted(reason).to_string(),
@@ -160,6 +166,9 @@ fn list_assumptions(
     }
     list.push("Nodes without jobs get no new job before their change.".to_owned());
     list.push("No other node fails, and nodes out of service stay out.".to_owned());
+    if !policy.halt_when.is_empty() {
+        list.push("No alert and no monitor halts the rollout.".to_owned());
+    }
     let concurrency = &plan.concurrency;
     if let Some(rule) = &concurrency.bound_by {
         let max = count_nodes(concurrency.max);

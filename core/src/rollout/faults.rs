@@ -11,8 +11,8 @@ use super::policy::{
 const DAY_S: u32 = 24 * 3600;
 const MOST_NOTICES: usize = 8;
 const MOST_SIGNALS: usize = 20;
-/// Longest name of an alert, in characters.
-const LONGEST_ALERT: usize = 200;
+/// Longest name of an alert or a monitor, in characters.
+const LONGEST_NAME: usize = 200;
 
 /// An error in a policy or in maintenance windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +67,15 @@ fn check_signals(signals: &[HaltWhen], faults: &mut Vec<Fault>) {
         let detail = format!("At most {MOST_SIGNALS} signals.");
         faults.push(Fault::new("halt_when", "out_of_range", detail));
     }
-    for (at, HaltWhen::Alert(name)) in signals.iter().enumerate() {
-        if name.is_empty() || name.chars().count() > LONGEST_ALERT {
-            let detail = format!("1 to {LONGEST_ALERT} characters.");
+    for (at, signal) in signals.iter().enumerate() {
+        let (member, name) = match signal {
+            HaltWhen::Alert(name) => ("alert", name),
+            HaltWhen::Monitor(name) => ("monitor", name),
+        };
+        if name.is_empty() || name.chars().count() > LONGEST_NAME {
+            let detail = format!("1 to {LONGEST_NAME} characters.");
             faults.push(Fault::new(
-                format!("halt_when/{at}/alert"),
+                format!("halt_when/{at}/{member}"),
                 "out_of_range",
                 detail,
             ));
@@ -288,6 +292,11 @@ mod tests {
                 "out_of_range",
             ),
             (r#"{"stall_after_s": 1}"#, "stall_after_s", "out_of_range"),
+            (
+                r#"{"halt_when": [{"alert": "A"}, {"monitor": ""}]}"#,
+                "halt_when/1/monitor",
+                "out_of_range",
+            ),
         ];
         check_table(&table);
     }

@@ -39,6 +39,8 @@ pub struct Fleet {
     pub frozen_until: Option<Timestamp>,
     /// External signals that ask for a halt now, as sentences.
     pub signals: Vec<String>,
+    /// Name of a monitor of the policy without a present answer. No further node is taken.
+    pub silent: Option<String>,
     /// Nodes that failed in this run and left the rollout afterwards.
     pub failed_and_left: u32,
     pub budget: Budget,

@@ -17,6 +17,7 @@ mod fleet; // Facts of a rollout
 mod jobs; // Jobs on a node, and the drain policy
 mod ledger; // Nodes allowed out of service at a time
 mod losses; // GPU-hours lost by waiting
+mod monitors; // States of monitors
 mod notices; // Notices to users of nodes, and their deferrals
 mod order; // Order of the nodes
 mod plan; // The plan of a tick
@@ -46,6 +47,7 @@ pub use fleet::{
 };
 pub use ledger::{Account, Exhausted, Ledger, Refusal, Slot};
 pub use losses::{Loss, Losses, count_losses};
+pub use monitors::{Answers, MonitorState};
 pub use notices::{DeferralRefused, Notice, find_due_notices, limit_deferral};
 pub use plan::{Concurrency, Placement, Plan, Verdict, plan};
 pub use policy::{

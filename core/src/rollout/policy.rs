@@ -8,7 +8,7 @@ use super::amount::Amount;
 use crate::effects::Effect;
 use crate::words;
 
-/// The rules of a rollout. Budgets, deadlines, alerts and the maintenance window may change while the
+/// The rules of a rollout. Budgets, deadlines, signals and the maintenance window may change while the
 /// rollout runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -56,6 +56,9 @@ pub enum HaltWhen {
     /// Name of an alert (`alertname`; 1 to 200 characters). The alert fires on a node that the rollout
     /// has taken, and began after the node was taken.
     Alert(String),
+    /// Name of a monitor. The monitor fires, or has given no answer three times in a row. No node is
+    /// taken before the monitor's first answer, and after a missing answer.
+    Monitor(String),
 }
 
 /// The canary: either a count or names.

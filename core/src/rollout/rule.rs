@@ -22,6 +22,10 @@ pub enum Rule {
     WindowClosed {
         opens: Option<Timestamp>,
     },
+    /// A monitor of the policy has no present answer.
+    MonitorSilent {
+        monitor: String,
+    },
     /// The window closes before the node's last job ends.
     WindowEnds {
         closes: Timestamp,
@@ -139,6 +143,7 @@ impl Rule {
             Self::Superseded => "superseded",
             Self::Frozen { .. } => "frozen",
             Self::WindowClosed { .. } => "window_closed",
+            Self::MonitorSilent { .. } => "monitor_silent",
             Self::WindowEnds { .. } => "window_ends",
             Self::Canary { .. } => "canary",
             Self::CanaryWithoutResult => "canary_without_result",
@@ -210,6 +215,7 @@ impl Rule {
             | Self::OthersDrain { .. }
             | Self::Unreadable { .. } => WaitsFor::Person,
             Self::Superseded
+            | Self::MonitorSilent { .. }
             | Self::Canary { .. }
             | Self::Soak { .. }
             | Self::Wave { .. }
@@ -263,6 +269,7 @@ impl Rule {
                 | Self::Superseded
                 | Self::Frozen { .. }
                 | Self::WindowClosed { .. }
+                | Self::MonitorSilent { .. }
                 | Self::Canary { .. }
                 | Self::CanaryWithoutResult
                 | Self::Soak { .. }
@@ -356,6 +363,9 @@ impl fmt::Display for Rule {
                 write!(f, "the maintenance window opens at {opens:.0}")
             }
             Self::WindowClosed { opens: None } => f.write_str("no maintenance window follows"),
+            Self::MonitorSilent { monitor } => {
+                write!(f, "the monitor {monitor} has no present answer")
+            }
             Self::WindowEnds { closes } => {
                 write!(
                     f,

@@ -117,12 +117,7 @@ pub async fn finish(
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!(
-        "DELETE FROM secrets WHERE object_id = $1",
-        adoption.credential as ObjectId
-    )
-    .execute(&mut *conn)
-    .await?;
+    super::keys::remove_secret(conn, adoption.credential).await?;
     sqlx::query!("DELETE FROM adoptions WHERE node_id = $1", node as NodeId)
         .execute(conn)
         .await?;

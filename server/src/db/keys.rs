@@ -107,3 +107,14 @@ pub async fn find_secret(
     .fetch_optional(conn)
     .await?)
 }
+
+/// Removes the sealed secret of an object.
+pub async fn remove_secret(conn: &mut PgConnection, object: ObjectId) -> Result<(), Error> {
+    sqlx::query!(
+        "DELETE FROM secrets WHERE object_id = $1",
+        object as ObjectId
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -36,6 +36,7 @@ pub mod macs; // Boot MACs of nodes, with addresses
 pub mod maintenance_windows; // Maintenance windows of a rollout
 pub mod matches; // Machines found to be a declared node
 pub mod monitoring; // Node counts and scrape targets for monitoring
+pub mod monitors; // Monitors, with their last answers
 pub mod networks; // Input for rendering a node's network
 pub mod nodes; // Nodes as clients declare and read them
 pub mod objects; // Declared objects and the references between them

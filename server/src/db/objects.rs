@@ -218,6 +218,8 @@ pub async fn list_referrers(
                UNION SELECT 'agent', name FROM agents WHERE site_id = $1
                UNION SELECT 'rollout', o.name FROM objects own JOIN rollouts o ON o.policy ->> 'maintenance_window' = own.name
                      WHERE own.id = $1 AND own.kind = 'maintenance_window' AND o.state IN ('planned', 'running', 'halted')
+               UNION SELECT 'rollout', o.name FROM objects own JOIN rollouts o ON o.policy -> 'halt_when' @> jsonb_build_array(jsonb_build_object('monitor', own.name))
+                     WHERE own.id = $1 AND own.kind = 'monitor' AND o.state IN ('planned', 'running', 'halted')
                UNION SELECT 'revision ' || r.number || ' of pool', pool.name
                      FROM objects own, pool_revisions r JOIN objects pool ON pool.id = r.pool_id
                      WHERE own.id = $1 AND own.kind IN ('credential', 'subnet')

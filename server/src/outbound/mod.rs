@@ -1,6 +1,6 @@
 //! Outgoing calls to addresses written by people. Names are resolved here, every resolved address
 //! is checked against the policy, and only checked addresses are connected to. Redirects and
-//! proxies are disabled. The body of an answer is discarded, and a call ends by its deadline.
+//! proxies are disabled. A call ends by its deadline, and the body of an answer has a limit.
 
 pub mod later; // The `Retry-After` header
 pub mod policy; // Addresses allowed for calls
@@ -108,6 +108,36 @@ impl Outbound {
         headers: HeaderMap,
         body: Vec<u8>,
     ) -> Result<Answered, String> {
+        let (answered, _) = self.call(url, headers, body, ANSWER).await?;
+        Ok(answered)
+    }
+
+    /// Sends a POST request and returns the status and the body of the answer.
+    ///
+    /// # Errors
+    /// As [`Self::post`], and for a body longer than `longest` bytes.
+    pub async fn read(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Vec<u8>,
+        longest: usize,
+    ) -> Result<(u16, Vec<u8>), String> {
+        let (answered, body) = self.call(url, headers, body, longest).await?;
+        if body.len() > longest {
+            return Err(format!("the answer is longer than {longest} bytes"));
+        }
+        Ok((answered.status, body))
+    }
+
+    /// Sends a POST request, and reads the answer until the body is longer than `longest` bytes.
+    async fn call(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Vec<u8>,
+        longest: usize,
+    ) -> Result<(Answered, Vec<u8>), String> {
         self.check(url)?;
         let client = self.client(scheme(url)?)?;
         let call = async {
@@ -121,14 +151,14 @@ impl Outbound {
                 status: answer.status().as_u16(),
                 later: Later::of(answer.headers()),
             };
-            let mut read = 0;
+            let mut read = Vec::new();
             while let Some(chunk) = answer.chunk().await? {
-                read += chunk.len();
-                if read > ANSWER {
+                read.extend_from_slice(&chunk);
+                if read.len() > longest {
                     break;
                 }
             }
-            Ok::<Answered, reqwest::Error>(answered)
+            Ok::<_, reqwest::Error>((answered, read))
         };
         match tokio::time::timeout(self.deadline, call).await {
             Ok(answered) => answered.map_err(|error| told(&error)),

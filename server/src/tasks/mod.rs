@@ -8,6 +8,7 @@ pub mod idempotency; // Deletes old answers
 pub mod leases; // Queues jobs of silent agents again
 mod looks; // Requests periodic work of nodes, a few at a time
 pub mod marks; // Stores the latest event outside the database
+pub mod monitors; // Asks the monitors
 pub mod replicas; // Creates claims until each pool has its replicas
 mod revisions; // Adds revisions missed by servers of the version before
 pub mod rollouts; // Ticks of the open rollouts
@@ -35,6 +36,8 @@ pub async fn run(app: App, cancel: CancellationToken) {
     tasks.spawn(running.instrument(span_of("leases")));
     let running = idempotency::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("idempotency")));
+    let running = monitors::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("monitors")));
     let running = replicas::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("replicas")));
     let running = revisions::run(app.clone(), cancel.clone());

@@ -48,6 +48,8 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
             "get_network_profile",
             "list_maintenance_windows",
             "get_maintenance_window",
+            "list_monitors",
+            "get_monitor",
             "list_images",
             "get_image",
             "list_stacks",
@@ -193,7 +195,14 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
     (
         "a",
         Reach::Fleet,
-        &["put_credential", "patch_credential", "delete_credential"],
+        &[
+            "put_credential",
+            "patch_credential",
+            "delete_credential",
+            "put_monitor",
+            "patch_monitor",
+            "delete_monitor",
+        ],
     ),
     (
         "vuoa",

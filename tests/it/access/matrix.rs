@@ -219,6 +219,7 @@ impl Objects {
             "hardware_profiles" => "virtual",
             "network_profiles" => "bonded",
             "maintenance_windows" => "nights",
+            "monitors" => "errors",
             _ => "x",
         };
         let path = self

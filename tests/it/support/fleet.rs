@@ -33,6 +33,14 @@ pub(crate) fn maintenance_window() -> Value {
     }})
 }
 
+/// Returns a monitor of a server that nobody asks.
+pub(crate) fn monitor() -> Value {
+    json!({ "spec": {
+        "url": "https://prometheus.example.org/", "query": "sum(rate(gpu_errors_total[5m])) > 0",
+        "secret": "Bearer a-token-of-prometheus",
+    }})
+}
+
 /// Returns a profile that fits every node of [`node`]: the profile uses only the boot interface.
 pub(crate) fn network_profile() -> Value {
     json!({ "spec": {

@@ -47,6 +47,12 @@ resource "muster_maintenance_window" "nights" {
     freezes   = [{ first = "2026-12-19", last = "2027-01-03", reason = "end of the year" }]
   }
 }
+resource "muster_monitor" "errors" {
+  name           = "errors"
+  spec           = { url = "https://prometheus.example.org/", query = "sum(rate(gpu_errors_total[5m])) > 0" }
+  secret         = "Bearer a-token-of-prometheus"
+  secret_version = "first"
+}
 resource "muster_credential" "bmc" {
   name           = "bmc"
   spec           = { purpose = "bmc", user = "root" }
@@ -140,13 +146,14 @@ pub(super) fn fleet() -> String {
 }
 
 /// The declared objects after [`changed`]: the kind, the name of the resource, and the name of the object.
-const DECLARED: [(&str, &str, &str); 16] = [
+const DECLARED: [(&str, &str, &str); 17] = [
     ("site", "lab", "lab"),
     ("rack", "r1", "r1"),
     ("subnet", "prov", "prov"),
     ("hardware_profile", "virtual", "virtual"),
     ("network_profile", "bonded", "bonded"),
     ("maintenance_window", "nights", "nights"),
+    ("monitor", "errors", "errors"),
     ("credential", "bmc", "bmc"),
     ("image", "debian", "debian-12"),
     ("stack", "base", "base"),
@@ -175,6 +182,7 @@ fn changed() -> String {
         ("value = 9.4", "value = 9.25"),
         ("mtu = 9000", "mtu = 8000"),
         ("length_min = 360", "length_min = 300"),
+        ("[5m])) > 0", "[5m])) > 1"),
         ("secret_version = \"1\"", "secret_version = \"2\""),
         ("version = \"5.2\"", "version = \"5.3\""),
         (
@@ -228,7 +236,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .run_logged(&["apply", "-auto-approve"])
         .await
         .expect(0);
-    let mut printed = logged.says("16 added, 0 changed, 0 destroyed").text;
+    let mut printed = logged.says("17 added, 0 changed, 0 destroyed").text;
     assert!(printed.contains("[TRACE]"), "everything is logged");
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     let hash =
@@ -240,7 +248,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .apply()
         .await
         .expect(0)
-        .says("1 added, 15 changed, 1 destroyed")
+        .says("1 added, 16 changed, 1 destroyed")
         .text;
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     assert_eq!(admin.get("/v1/racks/r1").await.body["spec"]["units"], 48);
@@ -268,7 +276,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .apply()
         .await
         .expect(0)
-        .says("16 imported, 0 added, 0 changed, 0 destroyed")
+        .says("17 imported, 0 added, 0 changed, 0 destroyed")
         .text;
     printed += &imported.plan().await.expect(0).says("No changes.").text;
     let read = imported.run(&["output", "-json"]).await.expect(0).text;
@@ -298,7 +306,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         );
     }
 
-    terraform.destroy().await.expect(0).says("16 destroyed");
+    terraform.destroy().await.expect(0).says("17 destroyed");
     for (_, collection) in muster_api::kind::COLLECTIONS {
         let left = admin
             .get(&format!("/v1/{collection}"))
@@ -313,7 +321,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .plan()
         .await
         .expect(2)
-        .says("16 to add, 0 to change, 0 to destroy");
+        .says("17 to add, 0 to change, 0 to destroy");
 }
 
 #[tokio::test]

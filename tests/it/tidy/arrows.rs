@@ -28,6 +28,7 @@ const ORDERS: [(&str, &[&str]); 5] = [
             "keys",
             "oidc",
             "outbound",
+            "promql",
             "webhooks",
             "audit",
             "document",

@@ -122,6 +122,7 @@ impl Model {
             closed: Vec::new(),
             frozen_until: None,
             signals: Vec::new(),
+            silent: None,
             failed_and_left: 0,
             budget: Budget {
                 max_unavailable: self.most,

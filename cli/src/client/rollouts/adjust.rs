@@ -32,13 +32,16 @@ pub(crate) struct AdjustArgs {
     /// Maintenance window, in addition to the windows of site and pool
     #[arg(long, value_name = "NAME")]
     maintenance_window: Option<String>,
-    /// Alert that halts the rollout, in place of the present ones. Repeatable
+    /// Alert that halts the rollout, in place of the present alerts and monitors. Repeatable
     #[arg(long, value_name = "ALERT")]
     halt_on_alert: Vec<String>,
+    /// Monitor that halts the rollout, in place of the present alerts and monitors. Repeatable
+    #[arg(long, value_name = "MONITOR")]
+    halt_on_monitor: Vec<String>,
     /// File with changes to the policy, as a JSON merge patch: `null` removes a member
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "max_changing", "max_waiting", "max_validating", "failures", "visit_by", "maintenance_window",
-        "halt_on_alert",
+        "halt_on_alert", "halt_on_monitor",
     ])]
     policy: Option<PathBuf>,
     /// Reason, recorded in the history
@@ -62,6 +65,14 @@ pub(super) async fn adjust(session: &Session, args: AdjustArgs) -> anyhow::Resul
     };
     let client = &session.client;
     Ok(client.steer_rollout(&args.rollout, "adjust", &body).await?)
+}
+
+/// Returns the alerts and monitors of the options, if any.
+fn list_signals(args: &AdjustArgs) -> Option<Vec<HaltWhen>> {
+    let alerts = args.halt_on_alert.iter().cloned().map(HaltWhen::Alert);
+    let monitors = args.halt_on_monitor.iter().cloned();
+    let signals: Vec<HaltWhen> = alerts.chain(monitors.map(HaltWhen::Monitor)).collect();
+    (!signals.is_empty()).then_some(signals)
 }
 
 /// Returns the merge patch of the options.
@@ -97,10 +108,7 @@ fn list_changes(args: &AdjustArgs) -> Map<String, Value> {
         ),
         (
             "halt_when",
-            (!args.halt_on_alert.is_empty()).then(|| {
-                let alerts = args.halt_on_alert.iter().cloned().map(HaltWhen::Alert);
-                json!(alerts.collect::<Vec<_>>())
-            }),
+            list_signals(args).map(|signals| json!(signals)),
         ),
     ])
 }

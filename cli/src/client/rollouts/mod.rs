@@ -42,7 +42,7 @@ pub(crate) enum RolloutVerb {
     Resume(SteerArgs),
     /// End the canary and its soak now
     Promote(SteerArgs),
-    /// Change budgets, deadlines, alerts or the maintenance window of an open rollout
+    /// Change budgets, deadlines, signals or the maintenance window of an open rollout
     Adjust(adjust::AdjustArgs),
     /// Leave out a node that has not begun
     Skip(NodeArgs),
@@ -66,6 +66,9 @@ pub(crate) struct PlanArgs {
     /// Alert that halts the rollout while it fires on a node that the rollout has taken. Repeatable
     #[arg(long, value_name = "ALERT")]
     halt_on_alert: Vec<String>,
+    /// Monitor that halts the rollout: a query to Prometheus (muster monitor). Repeatable
+    #[arg(long, value_name = "MONITOR")]
+    halt_on_monitor: Vec<String>,
 }
 
 /// The plan to start.
@@ -193,6 +196,9 @@ async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
     policy
         .halt_when
         .extend(args.halt_on_alert.into_iter().map(HaltWhen::Alert));
+    policy
+        .halt_when
+        .extend(args.halt_on_monitor.into_iter().map(HaltWhen::Monitor));
     let body = PlanRollout {
         pool: args.pool,
         revision: args.revision,
@@ -299,6 +305,8 @@ fn describe(rollout: &Rollout) -> Vec<String> {
     }));
     let losses = rollout.now.as_ref().and_then(|now| now.losses.as_ref());
     lines.extend(losses.map(|losses| losses.sentence.clone()));
+    let signals = rollout.now.iter().flat_map(|now| &now.signals);
+    lines.extend(signals.map(|signal| format!("halts on: {}", signal.sentence)));
     let windows = rollout.now.iter().flat_map(|now| &now.windows);
     lines.extend(windows.map(describe_window));
     lines.extend(describe_waves(rollout));

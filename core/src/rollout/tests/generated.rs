@@ -252,7 +252,10 @@ impl World {
             2 | 3 => fleet.control = Control::Running,
             4 => fleet.promoted = self.dice.hits(2),
             5 => fleet.signals = vec!["loss of nodes".to_owned()],
-            6 | 7 => fleet.signals.clear(),
+            6 | 7 => {
+                fleet.signals.clear();
+                fleet.silent = None;
+            }
             8 if fleet.nodes[at].stage.mark().is_terminal() => {
                 fleet.nodes[at].stage = Stage::NotBegun;
                 fleet.nodes[at].wrong.clear();
@@ -280,6 +283,7 @@ impl World {
                 next.since = now;
                 self.rollouts.push(next);
             }
+            12 => fleet.silent = Some("errors".to_owned()),
             _ => {}
         }
     }
@@ -375,6 +379,7 @@ impl World {
         }
         for fleet in &mut self.rollouts {
             fleet.signals.clear();
+            fleet.silent = None;
             fleet.promoted = true;
             if let Control::Halted(_) = fleet.control {
                 fleet.control = Control::Running;

@@ -88,6 +88,7 @@ fn fleet(count: usize) -> Fleet {
         closed: Vec::new(),
         frozen_until: None,
         signals: Vec::new(),
+        silent: None,
         failed_and_left: 0,
         budget: Budget {
             max_unavailable: Amount::Count(1000),

@@ -602,3 +602,28 @@ fn each_rule_and_reason_has_a_sentence() {
         assert_eq!(sentence, wanted);
     }
 }
+
+#[test]
+fn a_monitor_without_an_answer_holds_nodes_and_ends_no_wait() {
+    let mut fleet = Fleet {
+        nodes: vec![staged(0, Stage::Waiting), node(1), staged(2, Stage::Changing(Change::Working))],
+        silent: Some("errors".to_owned()),
+        ..fleet(0)
+    };
+    let held = plan(&policy(), &fleet, start());
+    assert_eq!(
+        (acts(&held, 0).len(), acts(&held, 1).len(), held.verdict),
+        (0, 0, Verdict::Running)
+    );
+    let rule = held.binding.unwrap();
+    assert_eq!(
+        (rule.code(), rule.to_string().as_str(), rule.waits_for()),
+        (
+            "monitor_silent",
+            "the monitor errors has no present answer",
+            WaitsFor::Progress
+        )
+    );
+    fleet.silent = None;
+    assert_eq!(closed(&plan(&policy(), &fleet, start())).len(), 2);
+}

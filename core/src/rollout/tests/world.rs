@@ -170,7 +170,8 @@ pub(super) fn check_plan(policy: &RolloutPolicy, fleet: &Fleet, plan: &Plan, now
     let is_halted = matches!(plan.verdict, Verdict::Halt(_));
     let is_stopped = is_halted || fleet.control != Control::Running;
     let may_begin = matches!(fleet.window, Opening::Open { until } if until.is_none_or(|until| until > now))
-        && fleet.frozen_until.is_none_or(|until| until <= now);
+        && fleet.frozen_until.is_none_or(|until| until <= now)
+        && fleet.silent.is_none();
     for action in &plan.actions {
         let node = fleet
             .nodes
@@ -461,6 +462,7 @@ fn check_progress(
                     | Rule::CanaryWithoutResult
                     | Rule::Frozen { .. }
                     | Rule::WindowClosed { .. }
+                    | Rule::MonitorSilent { .. }
             )
         );
         let max_changing = policy.budgets.max_changing.of(fleet.planned);

@@ -6,6 +6,7 @@ mod fits;
 mod hardware_profiles;
 mod images;
 mod maintenance_windows;
+mod monitors;
 mod network_profiles;
 pub(super) mod pools;
 mod racks;
@@ -18,6 +19,7 @@ mod webhooks;
 
 use muster_api::access::RoleBindingSpec;
 use muster_api::credentials::CredentialSpec;
+use muster_api::monitors::MonitorSpec;
 use muster_api::pools::PoolSpec;
 use muster_api::racks::RackSpec;
 use muster_api::sites::SiteSpec;
@@ -44,6 +46,7 @@ pub fn router() -> OpenApiRouter<App> {
         .merge(routes::<HardwareProfile>())
         .merge(routes::<NetworkProfile>())
         .merge(routes::<MaintenanceWindow>())
+        .merge(routes::<MonitorSpec>())
         .merge(routes::<CredentialSpec>())
         .merge(routes::<ImageManifest>())
         .merge(routes::<StackSpec>())

@@ -13,6 +13,7 @@ use muster_api::access::RoleBindingSpec;
 use muster_api::claims::ClaimSpec;
 use muster_api::credentials::CredentialSpec;
 use muster_api::kind::{self, Kind};
+use muster_api::monitors::MonitorSpec;
 use muster_api::nodes::NodeSpec;
 use muster_api::plans::{Desired, Difference, MakePlan, Plan, PlannedObject};
 use muster_api::pools::PoolSpec;
@@ -175,6 +176,7 @@ async fn plan_kind(
         MaintenanceWindow::KIND => {
             plan_declared::<MaintenanceWindow>(app, conn, actor, object).await
         }
+        MonitorSpec::KIND => plan_declared::<MonitorSpec>(app, conn, actor, object).await,
         CredentialSpec::KIND => plan_declared::<CredentialSpec>(app, conn, actor, object).await,
         ImageManifest::KIND => plan_declared::<ImageManifest>(app, conn, actor, object).await,
         StackSpec::KIND => plan_declared::<StackSpec>(app, conn, actor, object).await,

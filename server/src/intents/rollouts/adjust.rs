@@ -1,4 +1,4 @@
-//! Changes to the policy of an open rollout: budgets, deadlines, alerts and the maintenance window.
+//! Changes to the policy of an open rollout: budgets, deadlines, signals and the maintenance window.
 
 use muster_api::rollouts::{AdjustRollout, RolloutState};
 use muster_core::rollout::{AfterDeadline, DrainPolicy, RolloutPolicy};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::check_reason;
 use super::control::{Request, allow_state, answer, lock};
-use super::plan::{check, check_date, check_window, refuse_never_open};
+use super::plan::{check, check_date, check_monitors, check_window, refuse_never_open};
 use super::windows::Windows;
 use crate::db;
 use crate::document::{self, escape, fault, merge};
@@ -67,6 +67,9 @@ pub(crate) async fn adjust(
         }
         if policy.maintenance_window != row.policy.0.maintenance_window {
             check_window(conn, &policy).await?;
+        }
+        if policy.halt_when != row.policy.0.halt_when {
+            check_monitors(conn, &policy).await?;
         }
         let after = serde_json::to_value(&policy).map_err(Error::internal)?;
         let changes = list_changes(&before, &after);

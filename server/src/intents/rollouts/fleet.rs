@@ -17,7 +17,7 @@ use muster_core::rollout::{
 use sqlx::PgConnection;
 
 use super::jobs;
-use super::signals;
+use super::signals::Signals;
 use super::windows::Windows;
 use crate::db;
 use crate::db::disruption::MemberRow;
@@ -35,6 +35,7 @@ pub(crate) struct Loaded {
     /// The effect of the target by running revision. Unknown for all other revisions.
     pub effects: BTreeMap<Option<i32>, Effect>,
     pub windows: Windows,
+    pub signals: Signals,
     pub places: Places,
 }
 
@@ -82,6 +83,7 @@ async fn build(
     let members = Members::load(conn, rollout.pool, &rows, &places).await?;
     let jobs = jobs::load(conn, rollout.pool, now).await?;
     let windows = Windows::load(conn, rollout.id).await?;
+    let signals = Signals::load(conn, rollout, now).await?;
     let nodes: Vec<Node> = rows
         .iter()
         .zip(members.own)
@@ -111,7 +113,8 @@ async fn build(
         window: windows.calendar.open_at(now),
         closed: windows.calendar.list_closed(oldest, now),
         frozen_until: windows.calendar.frozen_at(now),
-        signals: signals::list_signals(conn, rollout).await?,
+        signals: signals.list_halts(),
+        silent: signals.find_unknown(),
         failed_and_left: u32::try_from(rollout.failed_and_left).unwrap_or_default(),
         budget: members.budget,
         durations_s: rows.iter().filter_map(find_duration).collect(),
@@ -123,6 +126,7 @@ async fn build(
         fleet,
         effects,
         windows,
+        signals,
         places,
     })
 }

@@ -4,11 +4,12 @@
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::kind::Kind as _;
+use muster_api::monitors::MonitorSpec;
 use muster_api::rollouts::PlanRollout;
 use muster_core::effects::Effect as Cost;
 use muster_core::ids::{ObjectId, RolloutId};
 use muster_core::rollout::{
-    Fleet, MaintenanceWindow, Opening, RolloutPolicy, Rule, plan as plan_tick,
+    Fleet, HaltWhen, MaintenanceWindow, Opening, RolloutPolicy, Rule, plan as plan_tick,
 };
 use muster_core::values::Digest;
 use serde_json::json;
@@ -50,6 +51,7 @@ pub(crate) async fn plan(
     writing::once(app, actor, idempotency, body, async |conn| {
         check_date(&body.policy, app.clock.now())?;
         check_window(conn, &body.policy).await?;
+        check_monitors(conn, &body.policy).await?;
         let pool = find_pool(conn, &body.pool).await?;
         let key = &pool.id.to_string();
         let named = Named { kind: "pool", key };
@@ -188,6 +190,29 @@ pub(super) async fn check_window(
     }
 }
 
+/// Checks that the policy's monitors exist. The locks keep the monitors until the plan is stored.
+pub(super) async fn check_monitors(
+    conn: &mut PgConnection,
+    policy: &RolloutPolicy,
+) -> Result<(), Error> {
+    let mut faults = Vec::new();
+    for (at, signal) in policy.halt_when.iter().enumerate() {
+        let HaltWhen::Monitor(name) = signal else {
+            continue;
+        };
+        let found = db::objects::find_for_reference(conn, MonitorSpec::KIND, name).await?;
+        if found.is_none() {
+            let pointer = format!("/policy/halt_when/{at}/monitor");
+            let detail = format!("There is no monitor called {name:?}.");
+            faults.push(fault(pointer, "not_found", detail));
+        }
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Unprocessable(faults)),
+    }
+}
+
 /// Counts the nodes to be changed.
 fn count_changes(loaded: &Loaded) -> usize {
     let nodes = loaded.fleet.nodes.iter();
@@ -214,10 +239,11 @@ pub(super) fn refuse_never_open(windows: &Windows, now: Timestamp) -> Result<(),
 /// 409 with the exhausted budget and the numbers, or with the names of windows never open together.
 fn refuse_impossible(policy: &RolloutPolicy, loaded: &Loaded, now: Timestamp) -> Result<(), Error> {
     refuse_never_open(&loaded.windows, now)?;
-    // A closed window hides the budget.
+    // A closed window and a monitor without an answer hide the budget.
     let open = Fleet {
         window: Opening::Open { until: None },
         frozen_until: None,
+        silent: None,
         ..loaded.fleet.clone()
     };
     let ticked = plan_tick(policy, &open, now);

@@ -1,34 +1,151 @@
-//! Signs of trouble that halt a rollout: alerts of monitoring.
+//! Signs of trouble that halt a rollout: alerts of monitoring, and monitors.
 
-use muster_core::rollout::HaltWhen;
+use jiff::{SignedDuration, Timestamp};
+use muster_api::monitors::MonitorSpec;
+use muster_api::rollouts::{RolloutSignal, SignalKind};
+use muster_core::rollout::{HaltWhen, MonitorState, RolloutPolicy};
+use serde::Deserialize as _;
 use sqlx::PgConnection;
 
 use crate::db;
+use crate::db::alerts::FiringAlert;
+use crate::db::monitors::NamedRow;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 
-/// Lists the signals in force, as sentences, the oldest first.
-///
-/// # Errors
-/// When the database fails.
-pub(super) async fn list_signals(
-    conn: &mut PgConnection,
-    rollout: &RolloutRow,
-) -> Result<Vec<String>, Error> {
-    let signals = rollout.policy.0.halt_when.iter();
-    let alerts: Vec<String> = signals.map(|HaltWhen::Alert(name)| name.clone()).collect();
-    if alerts.is_empty() {
-        return Ok(Vec::new());
+/// The signals of a rollout's policy, alerts first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signals(pub Vec<RolloutSignal>);
+
+impl Signals {
+    /// Loads the signals. A monitor that was removed is unknown.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(super) async fn load(
+        conn: &mut PgConnection,
+        rollout: &RolloutRow,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let (alerts, monitors) = list_names(&rollout.policy);
+        let mut signals = Vec::new();
+        if !alerts.is_empty() {
+            let firing = db::alerts::list_firing(conn, rollout.id, &alerts).await?;
+            signals.extend(alerts.into_iter().map(|name| {
+                let alert = firing.iter().find(|alert| alert.name == name);
+                describe_alert(name, alert)
+            }));
+        }
+        if !monitors.is_empty() {
+            let rows = db::monitors::list_named(conn, &monitors).await?;
+            signals.extend(monitors.into_iter().map(|name| {
+                let row = rows.iter().find(|row| row.name == name);
+                describe_monitor(name, row, now)
+            }));
+        }
+        Ok(Self(signals))
     }
-    let firing = db::alerts::list_firing(conn, rollout.id, &alerts).await?;
-    // The sentence names no node: a reader of the rollout may be no reader of the node.
-    let tell = |alert: &db::alerts::FiringAlert| {
-        let since = alert.since.to_jiff();
-        let nodes = match alert.nodes {
-            1 => "1 node".to_owned(),
-            many => format!("{many} nodes"),
-        };
-        format!("alert {} fires on {nodes} since {since:.0}", alert.name)
+
+    /// Lists the signals that halt the rollout, as sentences.
+    pub(super) fn list_halts(&self) -> Vec<String> {
+        let halts = self.0.iter().filter(|signal| halts(signal.state));
+        halts.map(|signal| signal.sentence.clone()).collect()
+    }
+
+    /// Returns the name of a monitor without a present answer.
+    pub(super) fn find_unknown(&self) -> Option<String> {
+        let is_unknown = |signal: &&RolloutSignal| signal.state == MonitorState::Unknown;
+        self.0.iter().find(is_unknown).map(|one| one.name.clone())
+    }
+}
+
+/// Returns whether a state halts the rollout.
+fn halts(state: MonitorState) -> bool {
+    match state {
+        MonitorState::Firing | MonitorState::Silent => true,
+        MonitorState::Quiet | MonitorState::Unknown => false,
+    }
+}
+
+/// Returns the names of the alerts and of the monitors of a policy.
+pub(super) fn list_names(policy: &RolloutPolicy) -> (Vec<String>, Vec<String>) {
+    let (mut alerts, mut monitors) = (Vec::new(), Vec::new());
+    for signal in &policy.halt_when {
+        match signal {
+            HaltWhen::Alert(name) => alerts.push(name.clone()),
+            HaltWhen::Monitor(name) => monitors.push(name.clone()),
+        }
+    }
+    (alerts, monitors)
+}
+
+/// Describes an alert. The sentence names no node: a reader of the rollout may be no reader of the node.
+fn describe_alert(name: String, firing: Option<&FiringAlert>) -> RolloutSignal {
+    let (state, sentence) = match firing {
+        Some(alert) => {
+            let nodes = count(alert.nodes, "node", "nodes");
+            let since = alert.since.to_jiff();
+            let sentence = format!("alert {name} fires on {nodes} since {since:.0}");
+            (MonitorState::Firing, sentence)
+        }
+        None => (
+            MonitorState::Quiet,
+            format!("alert {name} fires on no node of the rollout"),
+        ),
     };
-    Ok(firing.iter().map(tell).collect())
+    RolloutSignal {
+        kind: SignalKind::Alert,
+        name,
+        state,
+        sentence,
+    }
+}
+
+fn describe_monitor(name: String, row: Option<&NamedRow>, now: Timestamp) -> RolloutSignal {
+    let spec = row.and_then(|row| MonitorSpec::deserialize(&row.spec).ok());
+    let (state, sentence) = match row.zip(spec) {
+        Some((row, spec)) => {
+            let interval = SignedDuration::from_secs(i64::from(spec.interval_s));
+            let state = row.answers.answers().find_state(interval, now);
+            (state, describe_answers(row, state))
+        }
+        None => (
+            MonitorState::Unknown,
+            format!("monitor {name} was removed, or cannot be read"),
+        ),
+    };
+    RolloutSignal {
+        kind: SignalKind::Monitor,
+        name,
+        state,
+        sentence,
+    }
+}
+
+fn describe_answers(row: &NamedRow, state: MonitorState) -> String {
+    let NamedRow { name, answers, .. } = row;
+    let since = |at: Option<jiff_sqlx::Timestamp>| match at {
+        Some(at) => format!(" since {:.0}", at.to_jiff()),
+        None => String::new(),
+    };
+    let problem = answers.problem.as_deref().unwrap_or_default();
+    match state {
+        MonitorState::Quiet => format!("monitor {name} is quiet{}", since(answers.since)),
+        MonitorState::Firing => {
+            let series = count(answers.series.unwrap_or_default(), "series", "series");
+            format!("monitor {name} fires{}: {series}", since(answers.since))
+        }
+        MonitorState::Silent => format!(
+            "monitor {name} has given no answer{}: {problem}",
+            since(answers.missed_since)
+        ),
+        MonitorState::Unknown if !problem.is_empty() => {
+            format!("monitor {name} gave no answer: {problem}")
+        }
+        MonitorState::Unknown => format!("monitor {name} has no present answer yet"),
+    }
+}
+
+fn count(number: i64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }

@@ -121,6 +121,7 @@ async fn render(
         .filter(|_| is_open)
         .map(|(loaded, planned)| RolloutNow {
             windows: loaded.windows.describe(now),
+            signals: loaded.signals.0.clone(),
             losses: losses.as_ref().and_then(render_losses),
             ..render_now(planned)
         });
@@ -164,6 +165,7 @@ fn render_now(planned: Plan) -> RolloutNow {
         most_changing: planned.concurrency.max,
         bound_by: planned.concurrency.bound_by.as_ref().map(describe),
         windows: Vec::new(),
+        signals: Vec::new(),
         losses: None,
     }
 }

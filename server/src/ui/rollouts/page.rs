@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use muster_api::rollouts::{
     Rollout, RolloutNode, RolloutNow, RolloutReason, RolloutState, RolloutWindow,
 };
-use muster_core::rollout::{Mark, RolloutPolicy};
+use muster_core::rollout::{Mark, MonitorState, RolloutPolicy};
 use serde::Deserialize;
 use sqlx::PgConnection;
 
@@ -106,12 +106,20 @@ struct Facts {
     started: Option<Moment>,
     ended: Option<Moment>,
     windows: Vec<Window>,
+    signals: Vec<Signal>,
     /// The date of the policy.
     visit_by: Option<Moment>,
     /// `3 nodes are late`. Empty while every node may end in time.
     late: String,
     /// `12.0 GPU-hours lost by waiting`. Empty without a loss.
     losses: String,
+}
+
+/// An alert or a monitor that halts the rollout.
+struct Signal {
+    sentence: String,
+    /// The signal halts the rollout, or keeps further nodes back.
+    is_late: bool,
 }
 
 /// A maintenance window.
@@ -354,6 +362,14 @@ fn render_facts(rollout: &Rollout, now: Timestamp) -> Facts {
             .iter()
             .flat_map(|seen| &seen.windows)
             .map(|window| render_window(window, now))
+            .collect(),
+        signals: seen
+            .iter()
+            .flat_map(|seen| &seen.signals)
+            .map(|signal| Signal {
+                sentence: format::cut(&signal.sentence, 400),
+                is_late: signal.state != MonitorState::Quiet,
+            })
             .collect(),
         visit_by: rollout.policy.visit_by.map(|by| format::moment(by, now)),
         late: tell_late(rollout),

@@ -1,0 +1,155 @@
+//! Monitors: allowed URLs and queries, and the last answers.
+
+use http::HeaderValue;
+use jiff::SignedDuration;
+use muster_api::kind::Kind as _;
+use muster_api::monitors::{MonitorSpec, MonitorStatus};
+use muster_core::values::Secret;
+use reqwest::Url;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::db;
+use crate::db::objects::ObjectRow;
+use crate::document;
+use crate::document::fault;
+use crate::engine::orders::secret_place;
+use crate::error::{Error, Fault};
+use crate::http::declared::Declared;
+use crate::tasks::monitors::MOST;
+
+const LONGEST_URL: usize = 2000;
+const LONGEST_QUERY: usize = 4000;
+const LONGEST_TEXT: usize = 1000;
+const LONGEST_SECRET: usize = 4000;
+
+impl Declared for MonitorSpec {
+    const HAS_SECRET: bool = true;
+
+    fn faults(&self) -> Vec<Fault> {
+        let range = |pointer: &str, detail: String| fault(pointer, "out_of_range", detail);
+        let mut faults = Vec::new();
+        if let Err(why) = parse_url(&self.url) {
+            faults.push(fault("/spec/url", "invalid_url", why));
+        }
+        if self.query.trim().is_empty() || self.query.len() > LONGEST_QUERY {
+            faults.push(range("/spec/query", format!("1 to {LONGEST_QUERY} bytes.")));
+        }
+        if !(15..=600).contains(&self.interval_s) {
+            faults.push(range("/spec/interval_s", "15 to 600 seconds.".into()));
+        }
+        let text = self.description.as_deref().unwrap_or_default();
+        if text.chars().count() > LONGEST_TEXT {
+            let detail = format!("At most {LONGEST_TEXT} characters.");
+            faults.push(fault("/spec/description", "too_long", detail));
+        }
+        if self
+            .secret
+            .as_ref()
+            .is_some_and(|secret| !is_header(secret))
+        {
+            let detail = format!(
+                "The header Authorization, such as `Bearer TOKEN`: ASCII, at most {LONGEST_SECRET} bytes."
+            );
+            faults.push(fault("/spec/secret", "invalid_secret", detail));
+        }
+        faults
+    }
+
+    fn secret(&self) -> Option<&Secret> {
+        self.secret.as_ref()
+    }
+
+    /// A secret belongs to the URL. A change of the URL removes the secret, and the same write may set
+    /// another.
+    async fn allow_beside(
+        conn: &mut PgConnection,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        let has_moved = before.is_some_and(|before| before.spec["url"] != row.spec["url"]);
+        if has_moved {
+            db::keys::remove_secret(conn, row.id).await?;
+        }
+        Ok(())
+    }
+
+    async fn written(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
+        let spec: Self = document::stored(row)?;
+        let url = parse_url(&spec.url)
+            .map_err(|why| Error::unprocessable("/spec/url", "invalid_url", why))?;
+        let refused = |why| Error::unprocessable("/spec/url", "address_refused", why);
+        app.outbound.check(&url).map_err(refused)?;
+        let most = i64::try_from(MOST).unwrap_or(i64::MAX);
+        if db::objects::count(conn, Self::KIND).await? > most {
+            let detail = format!("At most {MOST} monitors are possible.");
+            return Err(Error::conflict("too_many", detail));
+        }
+        db::monitors::restart(conn, row.id, app.clock.now()).await
+    }
+
+    async fn status(
+        app: &App,
+        conn: &mut PgConnection,
+        row: &ObjectRow,
+    ) -> Result<MonitorStatus, Error> {
+        let Some(answers) = db::monitors::find_answers(conn, row.id).await? else {
+            return Ok(MonitorStatus::default());
+        };
+        let spec: Self = document::stored(row)?;
+        let interval = SignedDuration::from_secs(i64::from(spec.interval_s));
+        let place = secret_place(row.id);
+        let hash = match db::keys::find_secret(conn, row.id).await? {
+            None => None,
+            Some(sealed) => {
+                let opened = app.keys.master.open(&place, &sealed);
+                let secret = opened.map_err(Error::internal)?;
+                Some(app.keys.master.keyed_hash(&place, &secret))
+            }
+        };
+        Ok(MonitorStatus {
+            state: answers.answers().find_state(interval, app.clock.now()),
+            since: answers.since.map(|at| at.to_jiff()),
+            series: answers.series,
+            answered_at: answers.answered_at.map(|at| at.to_jiff()),
+            missed: answers.missed,
+            missed_since: answers.missed_since.map(|at| at.to_jiff()),
+            problem: answers.problem,
+            secret_set: hash.is_some(),
+            secret_hash: hash,
+        })
+    }
+}
+
+/// Parses the base URL of a monitor. The outbound policy decides later whether the address may be
+/// called.
+fn parse_url(text: &str) -> Result<Url, String> {
+    if text.len() > LONGEST_URL {
+        return Err(format!("At most {LONGEST_URL} bytes."));
+    }
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let is_bare = url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    let has_host = url.host_str().is_some_and(|host| !host.is_empty());
+    match (url.scheme(), has_host, is_bare) {
+        ("http" | "https", true, true) => Ok(url),
+        ("http" | "https", true, false) => {
+            Err("No user, password, query or fragment: a credential is the secret.".into())
+        }
+        _ => Err("https://HOST/PATH".into()),
+    }
+}
+
+/// Whether a secret is a scheme and credentials, as RFC 9110 (11.6.2) writes the header.
+fn is_header(secret: &Secret) -> bool {
+    let text = secret.reveal();
+    let parts = text.split_once(' ');
+    let is_complete =
+        parts.is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.trim().is_empty());
+    is_complete
+        && text.len() <= LONGEST_SECRET
+        && text.is_ascii()
+        && HeaderValue::from_str(text).is_ok()
+}
