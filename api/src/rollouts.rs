@@ -74,7 +74,7 @@ pub struct AdjustRollout {
     pub reason: String,
 }
 
-/// The body of `actions/skip` and `actions/retry` of a rollout.
+/// The body of `actions/skip`, `actions/retry` and `actions/requeue` of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SteerNode {

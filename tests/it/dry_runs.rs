@@ -169,6 +169,12 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             404,
         ),
         write(
+            "requeue_rollout_node",
+            "/v1/rollouts/gpu-1/actions/requeue",
+            json!({ "node": "n1", "reason": "x" }),
+            404,
+        ),
+        write(
             "write_off_claim",
             "/v1/claims/c2/actions/write-off",
             json!({ "until": null, "reason": "back from repair" }),

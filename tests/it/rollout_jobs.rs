@@ -225,8 +225,7 @@ async fn after_the_drain_deadline_jobs_are_requeued_unless_they_cannot_be() {
     let seen = show(&world, &name).await;
     assert_eq!(marks(&seen), ["done", "waiting"], "{seen:#}");
     assert_eq!(world.rack().scheduler.requeued, ["17"]);
-    let sentence = "the drain deadline has passed, and job 18 of alice cannot be requeued: a \
-                    person ends the job or skips the node";
+    let sentence = "job 18 of alice cannot be requeued: a person ends the job or skips the node";
     assert_eq!(why(&seen, 1), ("cannot_requeue", sentence));
     settle(&mut world).await;
     let told = "SELECT count(*) FROM events WHERE kind = 'rollout.deadline_passed' AND detail ->> 'code' = 'cannot_requeue'";
@@ -446,4 +445,51 @@ async fn gpu_time_lost_by_waiting_is_counted() {
     assert_eq!(losses(&world).await, 8 * 120);
     world.advance(3600);
     assert_eq!(losses(&world).await, 0, "the count begins anew after a gap");
+}
+
+/// A person requeues the jobs of a node that waits, with a policy that would wait for ever.
+#[tokio::test]
+async fn a_person_requeues_the_jobs_of_a_waiting_node() {
+    let mut world = serving(2, json!("100%")).await;
+    run_job(&world, "17", None, &["n1"]);
+    run_job(&world, "18", None, &["n2"]);
+    let name = start(&world, 2, &at_once()).await;
+    let requeue = async |world: &World, node: &str| {
+        let body = json!({ "node": node, "reason": "its user agrees" });
+        steer(world, &name, "requeue", body).await
+    };
+    let early = requeue(&world, "n1").await.expect(409);
+    assert_eq!(early.body["code"], "mark", "{}", early.text);
+    settle(&mut world).await;
+    assert_eq!(marks(&show(&world, &name).await), ["waiting", "waiting"]);
+    let none = json!({ "node": "n1", "reason": " " });
+    steer(&world, &name, "requeue", none).await.expect(422);
+    requeue(&world, "n9").await.expect(422);
+    requeue(&world, "n1").await.expect(200);
+    settle(&mut world).await;
+    assert_eq!(marks(&show(&world, &name).await), ["done", "waiting"]);
+    assert_eq!(world.rack().scheduler.requeued, ["17"]);
+    world.check().await;
+}
+
+/// The agreement is for one wait: after a halt, the node waits for its jobs again.
+#[tokio::test]
+async fn an_agreement_to_requeue_ends_with_the_wait() {
+    let mut world = serving(1, json!("100%")).await;
+    run_job(&world, "17", None, &["n1"]);
+    let name = start(&world, 2, &at_once()).await;
+    settle(&mut world).await;
+    let body = json!({ "node": "n1", "reason": "its user agrees" });
+    steer(&world, &name, "requeue", body).await.expect(200);
+    let reason = json!({ "reason": "a test" });
+    steer(&world, &name, "halt", reason.clone())
+        .await
+        .expect(200);
+    settle(&mut world).await;
+    assert_eq!(marks(&show(&world, &name).await), ["not_begun"]);
+    world.advance(1);
+    steer(&world, &name, "resume", reason).await.expect(200);
+    settle(&mut world).await;
+    assert_eq!(marks(&show(&world, &name).await), ["waiting"]);
+    assert!(world.rack().scheduler.requeued.is_empty());
 }

@@ -49,8 +49,8 @@ impl Client {
         self.steer_rollout(rollout, "start", body).await
     }
 
-    /// Requests another act on a rollout: `halt`, `resume`, `promote`, `adjust`, `skip`
-    /// or `retry`.
+    /// Requests another act on a rollout: `halt`, `resume`, `promote`, `adjust`, `skip`,
+    /// `retry` or `requeue`.
     ///
     /// # Errors
     /// 409 where the state of the rollout does not allow the act; see [`ClientError`].

@@ -56,7 +56,7 @@ pub enum Rule {
     JobsUnknown,
     /// The drain deadline has passed, and a person decides.
     DrainDeadline,
-    /// The drain deadline has passed, and the scheduler cannot requeue the job. A person decides.
+    /// The jobs are to be requeued, and the scheduler cannot requeue this job. A person decides.
     CannotRequeue(Job),
     /// A gate has no result.
     ResultMissing,
@@ -388,10 +388,9 @@ impl fmt::Display for Rule {
             Self::Job(job) => write_job(f, job),
             Self::JobsUnknown => f.write_str("the scheduler does not list the node's jobs"),
             Self::DrainDeadline => f.write_str(
-                "the drain deadline has passed: a person ends the jobs or skips the node",
+                "the drain deadline has passed: a person requeues or ends the jobs, or skips the node",
             ),
             Self::CannotRequeue(job) => {
-                f.write_str("the drain deadline has passed, and ")?;
                 match job.holder.as_str() {
                     "" => f.write_str("a job")?,
                     holder => write!(f, "job {} of {holder}", job.id)?,

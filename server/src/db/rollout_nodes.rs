@@ -65,6 +65,8 @@ pub struct NodeRow {
     pub has_no_system: bool,
     /// The last retry by a person.
     pub retried_at: Option<jiff_sqlx::Timestamp>,
+    /// The last agreement of a person to requeue the node's jobs.
+    pub requeue_agreed_at: Option<jiff_sqlx::Timestamp>,
     /// The plan lists the node for a reinstall.
     pub reinstall_planned: bool,
     /// Changed by the rollout, and broken since: to be marked as failed.
@@ -151,7 +153,7 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
                   open.kind AS "open_operation?", attempt.state AS "attempt?", attempt.created_at AS "attempted_at?", n.protected, n.adopted,
                   n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId", n.profile_id AS "profile: ObjectId", n.labels AS "labels: Labels",
                   r.idle_since, r.reinstall_planned,
-                  n.failed_phase AS "failed_phase: State", n.os_host_key IS NULL AS "has_no_system!", r.retried_at,
+                  n.failed_phase AS "failed_phase: State", n.os_host_key IS NULL AS "has_no_system!", r.retried_at, r.requeue_agreed_at,
                   n.state IN ('failed', 'quarantined') AND EXISTS (
                           SELECT FROM rollout_nodes f JOIN rollouts o ON o.id = f.rollout_id
                           WHERE f.node_id = r.node_id AND f.claim_id = r.claim_id AND f.rollout_id <> r.rollout_id
@@ -197,6 +199,22 @@ pub async fn set_retried(
         now.to_sqlx() as _
     );
     retried.execute(conn).await.map(drop)
+}
+
+/// Records that a person agreed to requeue the jobs of a node.
+pub async fn set_requeue_agreed(
+    conn: &mut PgConnection,
+    id: RolloutId,
+    node: NodeId,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let agreed = sqlx::query!(
+        "UPDATE rollout_nodes SET requeue_agreed_at = $3 WHERE rollout_id = $1 AND node_id = $2",
+        id as RolloutId,
+        node as NodeId,
+        now.to_sqlx() as _
+    );
+    agreed.execute(conn).await.map(drop)
 }
 
 /// Number of nodes listed for a reinstall by rollouts started since a time.

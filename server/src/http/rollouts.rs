@@ -33,6 +33,7 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(adjust_rollout))
         .routes(routes!(skip_rollout_node))
         .routes(routes!(retry_rollout_node))
+        .routes(routes!(requeue_rollout_node))
 }
 
 /// Selection of rollouts.
@@ -268,4 +269,29 @@ async fn retry_rollout_node(
     Json(body): Json<SteerNode>,
 ) -> Result<Answer, Error> {
     rollouts::retry(Request::new(&app, &actor, &rollout), idempotency, &body).await
+}
+
+/// Requeues the jobs of a waiting node.
+///
+/// The rollout closes the node in its turn, and the scheduler requeues the node's jobs instead of
+/// running them to their end. The agreement ends with the wait. A job that the scheduler cannot requeue
+/// keeps the node open (`cannot_requeue`).
+#[utoipa::path(post, path = "/v1/rollouts/{rollout}/actions/requeue",
+    extensions(("x-muster-access" = json!({ "verb": "rollout.start", "place": "rollout={rollout}" })),
+        ("x-muster-links" = json!({ "self": ["get_rollout", {"rollout": "$response.body#/name"}] }))),
+    tag = "rollouts", params(("rollout", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = SteerNode, responses(
+    (status = 200, description = "The rollout", body = Rollout),
+    (status = 404, description = "No such rollout", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "The node does not wait", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The reason is missing", body = Problem, content_type = "application/problem+json"),
+))]
+async fn requeue_rollout_node(
+    State(app): State<App>,
+    actor: Actor,
+    Path(rollout): Path<String>,
+    idempotency: IdempotencyKey,
+    Json(body): Json<SteerNode>,
+) -> Result<Answer, Error> {
+    rollouts::requeue(Request::new(&app, &actor, &rollout), idempotency, &body).await
 }

@@ -139,6 +139,7 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
             "adjust_rollout",
             "skip_rollout_node",
             "retry_rollout_node",
+            "requeue_rollout_node",
             "grant_approval",
             "deny_approval",
             "end_waiver",

@@ -502,7 +502,7 @@ async fn every_answer_is_shown_as_a_server_gave_it() {
 
 /// Operations with a well-formed but refused example, and the status. The object or state named by
 /// the example is missing on the test's server.
-const REFUSED: [(&str, u16); 13] = [
+const REFUSED: [(&str, u16); 14] = [
     ("replace_parts", 422),
     ("confirm_caution", 409),
     ("redeliver_event", 422),
@@ -516,6 +516,7 @@ const REFUSED: [(&str, u16); 13] = [
     ("adjust_rollout", 409),
     ("skip_rollout_node", 409),
     ("retry_rollout_node", 409),
+    ("requeue_rollout_node", 409),
 ];
 
 #[tokio::test]

@@ -48,6 +48,8 @@ pub(crate) enum RolloutVerb {
     Skip(NodeArgs),
     /// Take a failed or skipped node again
     Retry(NodeArgs),
+    /// Close a waiting node in its turn, and have its jobs requeued
+    Requeue(NodeArgs),
 }
 
 /// The pool, the revision and the policy.
@@ -167,6 +169,10 @@ pub(super) async fn run(session: &Session, verb: RolloutVerb) -> anyhow::Result<
         RolloutVerb::Retry(args) => {
             let (rollout, body) = choose(args);
             client.steer_rollout(&rollout, "retry", &body).await?
+        }
+        RolloutVerb::Requeue(args) => {
+            let (rollout, body) = choose(args);
+            client.steer_rollout(&rollout, "requeue", &body).await?
         }
     };
     session.output.print_lines(&rollout, || describe(&rollout))

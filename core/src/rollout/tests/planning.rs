@@ -301,7 +301,7 @@ fn a_job_that_cannot_be_requeued_keeps_the_node_open_and_asks_a_person() {
     );
     assert_eq!(
         rule.to_string(),
-        "the drain deadline has passed, and job 8 of alice cannot be requeued: a person ends the \
+        "job 8 of alice cannot be requeued: a person ends the \
          job or skips the node"
     );
     assert!(!rule.without_holders().to_string().contains("alice"));
@@ -606,7 +606,11 @@ fn each_rule_and_reason_has_a_sentence() {
 #[test]
 fn a_monitor_without_an_answer_holds_nodes_and_ends_no_wait() {
     let mut fleet = Fleet {
-        nodes: vec![staged(0, Stage::Waiting), node(1), staged(2, Stage::Changing(Change::Working))],
+        nodes: vec![
+            staged(0, Stage::Waiting),
+            node(1),
+            staged(2, Stage::Changing(Change::Working)),
+        ],
         silent: Some("errors".to_owned()),
         ..fleet(0)
     };

@@ -11,7 +11,7 @@ use super::{check_reason, fleet, reinstalls};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::rollout_nodes::NewMark;
+use crate::db::rollout_nodes::{NewMark, NodeRow};
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 use crate::intents::answer::Answer;
@@ -239,6 +239,60 @@ pub(crate) async fn retry(
     .await
 }
 
+/// Closes a waiting node in its turn without waiting for its jobs, which the scheduler requeues. The
+/// agreement ends with the wait.
+///
+/// # Errors
+/// 404; 409 for a node that does not wait; 422 without a reason.
+pub(crate) async fn requeue(
+    request: Request<'_>,
+    idempotency: IdempotencyKey,
+    body: &SteerNode,
+) -> Result<Answer, Error> {
+    let reason = check_reason(&body.reason)?;
+    let Request { app, actor, key } = request;
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let (row, node) = find_node(conn, key, &body.node, &[Mark::Waiting]).await?;
+        let now = app.clock.now();
+        db::rollout_nodes::set_requeue_agreed(conn, row.id, node.node, now).await?;
+        let what = "its jobs may be requeued";
+        let summary = format!("rollout {}: {} waits, and {what}: {reason}", row.name, node.name);
+        let event = actor.event(now, "rollout.node", Some(node.node), summary);
+        let detail = json!({ "rollout": row.name, "pool": row.pool_name, "mark": node.mark, "code": "requeue_agreed" });
+        db::events::insert(conn, event.with(detail)).await?;
+        answer(conn, request).await
+    })
+    .await
+}
+
+/// Locks an open rollout, and finds a node with one of the marks.
+///
+/// # Errors
+/// 404; 409 for another state or another mark; 422 for an unknown node.
+async fn find_node(
+    conn: &mut PgConnection,
+    key: &str,
+    name: &str,
+    from: &[Mark],
+) -> Result<(RolloutRow, NodeRow), Error> {
+    let row = lock(conn, key).await?;
+    let open = [RolloutState::Running, RolloutState::Halted];
+    allow_state(&row, &open, "changed")?;
+    let nodes = db::rollout_nodes::list_nodes(conn, row.id).await?;
+    let found = nodes.into_iter().find(|node| node.name == name);
+    let node = found.ok_or_else(|| {
+        let detail = format!("{} has no node {name:?}.", row.name);
+        Error::unprocessable("/node", "not_found", detail)
+    })?;
+    match from.contains(&node.mark) {
+        true => Ok((row, node)),
+        false => {
+            let detail = format!("{} is {} in {}.", node.name, node.mark, row.name);
+            Err(Error::conflict("mark", detail))
+        }
+    }
+}
+
 async fn steer_node(
     request: Request<'_>,
     idempotency: IdempotencyKey,
@@ -249,22 +303,7 @@ async fn steer_node(
     let reason = check_reason(&body.reason)?;
     let Request { app, actor, key } = request;
     writing::once(app, actor, idempotency, body, async |conn| {
-        let row = lock(conn, key).await?;
-        allow_state(
-            &row,
-            &[RolloutState::Running, RolloutState::Halted],
-            "changed",
-        )?;
-        let nodes = db::rollout_nodes::list_nodes(conn, row.id).await?;
-        let found = nodes.into_iter().find(|node| node.name == body.node);
-        let node = found.ok_or_else(|| {
-            let detail = format!("{} has no node {:?}.", row.name, body.node);
-            Error::unprocessable("/node", "not_found", detail)
-        })?;
-        if !from.contains(&node.mark) {
-            let detail = format!("{} is {} in {}.", node.name, node.mark, row.name);
-            return Err(Error::conflict("mark", detail));
-        }
+        let (row, node) = find_node(conn, key, &body.node, from).await?;
         let sentence = format!("{reason} ({})", actor.name);
         let new = NewMark {
             rollout: row.id,

@@ -25,7 +25,7 @@ use crate::error::Error;
 pub(crate) use adjust::adjust;
 pub use advance::advance;
 pub use automatic::start_due;
-pub(crate) use control::{Request, halt, promote, resume, retry, skip, start};
+pub(crate) use control::{Request, halt, promote, requeue, resume, retry, skip, start};
 pub use estimates::estimate_large;
 pub(crate) use plan::plan;
 

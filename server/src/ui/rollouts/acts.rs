@@ -48,10 +48,17 @@ enum Act {
     Promote,
     Skip,
     Retry,
+    Requeue,
 }
 
 impl Act {
-    const ALL: [Self; 4] = [Self::Resume, Self::Promote, Self::Skip, Self::Retry];
+    const ALL: [Self; 5] = [
+        Self::Resume,
+        Self::Promote,
+        Self::Skip,
+        Self::Retry,
+        Self::Requeue,
+    ];
 
     /// Returns the word of the API and of the form's path.
     fn as_str(self) -> &'static str {
@@ -60,6 +67,7 @@ impl Act {
             Self::Promote => "promote",
             Self::Skip => "skip",
             Self::Retry => "retry",
+            Self::Requeue => "requeue",
         }
     }
 
@@ -114,7 +122,8 @@ pub(in crate::ui) async fn halt_rollout(
     }
 }
 
-/// Starts, resumes, promotes or adjusts a rollout, or skips or retries a node, as the API does.
+/// Starts, resumes, promotes or adjusts a rollout, or skips, retries or requeues a node, as the API
+/// does.
 pub(in crate::ui) async fn act_on_rollout(
     State(app): State<App>,
     actor: Actor,
@@ -272,6 +281,7 @@ async fn steer(request: Request<'_>, act: Act, given: &Fields) -> Result<Answer,
         Act::Promote => rollouts::promote(request, once, &whole).await,
         Act::Skip => rollouts::skip(request, once, &one).await,
         Act::Retry => rollouts::retry(request, once, &one).await,
+        Act::Requeue => rollouts::requeue(request, once, &one).await,
     }
 }
 
@@ -326,10 +336,14 @@ fn confirm(
         ),
         Act::Skip => (format!("Skip {node} in {name}"), format!("Skip {node}")),
         Act::Retry => (format!("Retry {node} in {name}"), format!("Retry {node}")),
+        Act::Requeue => (
+            format!("Requeue the jobs of {node} for {name}"),
+            format!("Requeue the jobs of {node}"),
+        ),
     };
     let on = match act {
         Act::Resume | Act::Promote => String::new(),
-        Act::Skip | Act::Retry => format!(" {}", format::shell(&node)),
+        Act::Skip | Act::Retry | Act::Requeue => format!(" {}", format::shell(&node)),
     };
     let act_word = act.as_str();
     let cli = format!(
@@ -390,6 +404,12 @@ fn describe(rollout: &Rollout, act: Act, node: &str) -> Vec<String> {
                 "The rollout converges or reinstalls {node} in its turn. The node returns to service after its gates."
             ),
             "A failure of the node stays counted.".to_owned(),
+        ],
+        Act::Requeue => vec![
+            format!(
+                "The rollout closes {node} in its turn, and the scheduler requeues the jobs of {node}. They start again from their beginning or their last checkpoint."
+            ),
+            format!("A job that cannot be requeued keeps {node} open."),
         ],
     }
 }

@@ -138,9 +138,8 @@ pub(super) struct Row {
     pub why: String,
     /// The node has not ended by the date of the policy.
     pub late: bool,
-    /// `skip` or `retry`. Empty where neither applies.
-    pub act: &'static str,
-    pub title: &'static str,
+    /// The acts of a person on the node, as word and title.
+    pub acts: Vec<(&'static str, &'static str)>,
 }
 
 /// The choice of nodes in the query.
@@ -197,16 +196,9 @@ pub(super) fn render_table(
 }
 
 fn render_row(node: &RolloutNode, acts: bool, now: Timestamp) -> Row {
-    let (act, title) = match node.mark {
-        Mark::NotBegun | Mark::Waiting if acts => ("skip", "Skip…"),
-        Mark::Failed | Mark::Skipped if acts => ("retry", "Retry…"),
-        Mark::NotBegun
-        | Mark::Waiting
-        | Mark::Changing
-        | Mark::Validating
-        | Mark::Done
-        | Mark::Failed
-        | Mark::Skipped => ("", ""),
+    let acts = match acts {
+        true => list_acts(node),
+        false => Vec::new(),
     };
     let sentence = |reason: &Option<RolloutReason>| {
         let reason = reason.as_ref()?;
@@ -227,7 +219,18 @@ fn render_row(node: &RolloutNode, acts: bool, now: Timestamp) -> Row {
         since: format::moment(node.since, now),
         why: format::cut(&why, 300),
         late: node.overdue,
-        act,
-        title,
+        acts,
+    }
+}
+
+/// Lists the acts of a person on a node, as word and title.
+fn list_acts(node: &RolloutNode) -> Vec<(&'static str, &'static str)> {
+    let code = node.why.as_ref().map(|why| why.code.as_str());
+    let waits_for_jobs = matches!(code, Some("job" | "drain_deadline"));
+    match node.mark {
+        Mark::Waiting if waits_for_jobs => vec![("requeue", "Requeue…"), ("skip", "Skip…")],
+        Mark::NotBegun | Mark::Waiting => vec![("skip", "Skip…")],
+        Mark::Failed | Mark::Skipped => vec![("retry", "Retry…")],
+        Mark::Changing | Mark::Validating | Mark::Done => Vec::new(),
     }
 }
