@@ -147,6 +147,9 @@ async fn a_firing_monitor_halts_the_rollout_until_it_is_quiet() {
         sentence.starts_with("monitor errors fires since ") && sentence.ends_with(": 2 series"),
         "{sentence}"
     );
+    let page = world.admin.get("/rollouts/gpu-1").await.expect(200).text;
+    let signal = format!("<dt>Signal</dt><dd><span class=\"late\">{sentence}</span>");
+    assert!(page.contains(&signal), "{page}");
     // A standing signal halts again, also while an answer is missing.
     resume(&world, &name).await;
     assert_eq!(tick(&mut world, &name).await["state"], "halted");

@@ -5,6 +5,7 @@ use muster_core::gates::Verdict;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::rollout_jobs::run_job;
 use crate::rollouts::{marked, plan, policy, serving, settle, show, start, until_one_changes};
 use crate::simulated::World;
 use crate::support::server::{Caller, Reply};
@@ -442,4 +443,36 @@ async fn the_way_back_needs_neither_the_date_nor_the_window_of_the_rollout() {
     let policy = show(&world, "gpu-2").await["policy"].clone();
     assert!(policy["visit_by"].is_null(), "{policy}");
     assert!(policy["maintenance_window"].is_null(), "{policy}");
+}
+
+#[tokio::test]
+async fn the_jobs_of_a_waiting_node_are_requeued_from_the_page() {
+    let mut world = serving(1, json!("100%")).await;
+    run_job(&world, "17", None, &["n1"]);
+    start(&world, 2, &policy()).await;
+    let act = "/ui/rollouts/gpu-1/acts/requeue";
+    let before = page(&world.admin, "/rollouts/gpu-1").await;
+    assert!(!before.contains(act), "{before}");
+    settle(&mut world).await;
+    let waits = page(&world.admin, "/rollouts/gpu-1").await;
+    contains(&waits, &[act, "aria-label=\"Requeue… n1\"", "Skip…"]);
+    let asked = post(&world.admin, act, "node=n1").await.expect(200).text;
+    contains(
+        &asked,
+        &[
+            "Requeue the jobs of n1 for gpu-1",
+            "the scheduler requeues the jobs of n1",
+            "muster rollout requeue gpu-1 n1 --reason REASON",
+        ],
+    );
+    let none = post(&world.admin, act, "node=n1&step=confirm&reason=").await;
+    none.expect(422);
+    let form = "node=n1&step=confirm&reason=its+user+agrees";
+    let done = post(&world.admin, act, form).await.expect(303);
+    assert_eq!(location(&done), "/rollouts/gpu-1");
+    settle(&mut world).await;
+    assert_eq!(world.rack().scheduler.requeued, ["17"]);
+    let event = summaries(&world, "rollout.node").await;
+    let told = "rollout gpu-1: n1 waits, and its jobs may be requeued: its user agrees";
+    assert!(event.iter().any(|one| one.ends_with(told)), "{event:?}");
 }

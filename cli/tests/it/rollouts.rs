@@ -74,6 +74,11 @@ fn a_rollout_is_planned_started_watched_and_halted() {
     assert_eq!(adjusted["policy"]["failure_budget"], count);
     let alerts = serde_json::json!([{ "alert": "Fabric" }, { "alert": "Disk" }]);
     assert_eq!(adjusted["policy"]["halt_when"], alerts);
+    let unknown = fleet.muster(&format!("{adjust} --halt-on-monitor nope"));
+    let told = "There is no monitor called \"nope\".";
+    assert!(unknown.err.contains(told), "{}", unknown.err);
+    let early = fleet.muster("rollout requeue gpu-2 n2 --reason now");
+    assert!(early.err.contains("n2 is not_begun"), "{}", early.err);
     let nothing = fleet.muster(adjust);
     assert!(
         nothing.err.contains("no change is named"),

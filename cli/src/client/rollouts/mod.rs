@@ -312,7 +312,7 @@ fn describe(rollout: &Rollout) -> Vec<String> {
     let losses = rollout.now.as_ref().and_then(|now| now.losses.as_ref());
     lines.extend(losses.map(|losses| losses.sentence.clone()));
     let signals = rollout.now.iter().flat_map(|now| &now.signals);
-    lines.extend(signals.map(|signal| format!("halts on: {}", signal.sentence)));
+    lines.extend(signals.map(|signal| format!("signal: {}", signal.sentence)));
     let windows = rollout.now.iter().flat_map(|now| &now.windows);
     lines.extend(windows.map(describe_window));
     lines.extend(describe_waves(rollout));
