@@ -45,15 +45,14 @@ fn half_a_minute() -> u32 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MonitorStatus {
     pub state: MonitorState,
-    /// Start of the present sequence of answers with series, or without series.
+    /// Start of the state: the first of the present answers, or the first missing answer. Absent for
+    /// an unknown state without a missing answer.
     pub since: Option<Timestamp>,
     /// Number of series of the last answer.
     pub series: Option<i64>,
     pub answered_at: Option<Timestamp>,
     /// Number of answers missing in a row. The monitor is silent after 3.
     pub missed: i32,
-    /// Time of the first missing answer.
-    pub missed_since: Option<Timestamp>,
     /// Why the last answer is missing. Contains no text from the other server.
     pub problem: Option<String>,
     pub secret_set: bool,

@@ -271,6 +271,10 @@ pub struct RolloutNode {
     /// `incompatible`, comes before a rule of the rollout, and is in the plan.
     #[serde(default)]
     pub why: Option<RolloutReason>,
+    /// Time at which a person agreed to requeue the node's jobs. Absent without an agreement, and after
+    /// the wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeue_agreed_at: Option<Timestamp>,
     /// The reason of the last act on the node.
     #[serde(default)]
     pub last: Option<RolloutReason>,

@@ -50,7 +50,10 @@ struct Answer {
     #[serde(default)]
     data: Option<Data>,
     #[serde(default)]
-    warnings: Option<Vec<IgnoredAny>>,
+    warnings: Option<Vec<String>>,
+    /// VictoriaMetrics: a part of the data is missing.
+    #[serde(default, rename = "isPartial")]
+    is_partial: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -88,9 +91,14 @@ pub fn count_series(status: u16, body: &[u8]) -> Result<u64, String> {
             "the query gives no instant vector: compare, as in errors_total > 0".to_owned(),
         );
     }
-    // Thanos answers with a warning if a part of the data is missing.
-    if data.result.is_empty() && answer.warnings.is_some_and(|list| !list.is_empty()) {
-        return Err("the answer has warnings: data may be missing".to_owned());
+    // Thanos answers with a warning if a part of the data is missing. Prometheus 2.48 to 2.53 put
+    // remarks on the style of a query into the same list (prometheus/prometheus#12152).
+    let warnings = answer.warnings.unwrap_or_default();
+    let is_warned = warnings
+        .iter()
+        .any(|text| !text.starts_with("PromQL info:"));
+    if data.result.is_empty() && (is_warned || answer.is_partial == Some(true)) {
+        return Err("the answer has no series and warns: data may be missing".to_owned());
     }
     u64::try_from(data.result.len()).map_err(|error| error.to_string())
 }
@@ -160,6 +168,14 @@ mod tests {
             )
         };
         assert!(count_series(200, warned("[]").as_bytes()).is_err());
+        let remark = warned("[]").replace("no store", "PromQL info: metric might not be a counter");
+        assert_eq!(count_series(200, remark.as_bytes()), Ok(0));
+        for (partial, counted) in [(true, None), (false, Some(0))] {
+            let body = format!(
+                r#"{{"status":"success","isPartial":{partial},"data":{{"resultType":"vector","result":[]}}}}"#
+            );
+            assert_eq!(count_series(200, body.as_bytes()).ok(), counted);
+        }
         assert_eq!(count_series(200, warned("[{}]").as_bytes()), Ok(1));
         for (status, body) in [
             (200, "<html>sign in</html>"),

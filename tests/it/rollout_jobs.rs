@@ -487,7 +487,6 @@ async fn an_agreement_to_requeue_ends_with_the_wait() {
         .expect(200);
     settle(&mut world).await;
     assert_eq!(marks(&show(&world, &name).await), ["not_begun"]);
-    world.advance(1);
     steer(&world, &name, "resume", reason).await.expect(200);
     settle(&mut world).await;
     assert_eq!(marks(&show(&world, &name).await), ["waiting"]);

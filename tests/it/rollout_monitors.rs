@@ -9,6 +9,7 @@ use muster_server::tasks::{monitors, rollouts};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use crate::rollout_guards::at_first;
 use crate::rollouts::{plan, policy, serving, settle, show, start, steer, taken};
 use crate::simulated::World;
 use crate::support::server::{Caller, Reply};
@@ -340,6 +341,104 @@ async fn a_wrong_monitor_is_refused_with_its_place() {
         let found = (first["pointer"].as_str(), first["code"].as_str());
         assert_eq!(found, (Some(pointer), Some(code)), "{}", refused.text);
     }
+}
+
+/// A label changes nothing, so the answers stay. Another query forgets the answers.
+#[tokio::test]
+async fn a_change_of_a_label_keeps_the_answers() {
+    let world = serving(1, json!("100%")).await;
+    let prometheus = Prometheus::start().await;
+    declare(&world.admin, "errors", &prometheus)
+        .await
+        .expect(201);
+    prometheus.set(503, 0);
+    for _ in 0..3 {
+        ask(&world).await;
+        world.advance(30);
+    }
+    let path = "/v1/monitors/errors";
+    let labels = json!({ "labels": { "team": "gpu" } });
+    world.admin.patch(path, &labels).await.expect(200);
+    assert_eq!(status(&world).await["state"], "silent");
+    assert_eq!(ask(&world).await, 1, "asked at once");
+    let query = json!({ "spec": { "query": "gpu_errors > 5" } });
+    world.admin.patch(path, &query).await.expect(200);
+    let read = status(&world).await;
+    assert_eq!(
+        (&read["state"], &read["missed"]),
+        (&json!("unknown"), &json!(0))
+    );
+}
+
+/// A replica that dies after its query is replaced by another after 15 seconds, and its late answer
+/// is dropped.
+#[tokio::test]
+async fn a_lost_query_is_sent_again_and_its_late_answer_is_dropped() {
+    let world = serving(1, json!("100%")).await;
+    let prometheus = Prometheus::start().await;
+    declare(&world.admin, "errors", &prometheus)
+        .await
+        .expect(201);
+    prometheus.set(503, 0);
+    prometheus.answers.forget_permits(1000);
+    let app = world.server.app.clone();
+    let lost = tokio::spawn(async move { monitors::round(&app).await.unwrap() });
+    while prometheus.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    world.advance(14);
+    assert_eq!(ask(&world).await, 0);
+    world.advance(1);
+    let app = world.server.app.clone();
+    let next = tokio::spawn(async move { monitors::round(&app).await.unwrap() });
+    while prometheus.requests().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    prometheus.answers.add_permits(1000);
+    assert_eq!((lost.await.unwrap(), next.await.unwrap()), (1, 1));
+    assert_eq!(status(&world).await["missed"], 1, "one of both counts");
+}
+
+#[tokio::test]
+async fn an_answer_beyond_the_limit_is_no_answer() {
+    let world = serving(1, json!("100%")).await;
+    let prometheus = Prometheus::start().await;
+    declare(&world.admin, "errors", &prometheus)
+        .await
+        .expect(201);
+    prometheus.set(200, 20_000);
+    ask(&world).await;
+    assert_eq!(
+        status(&world).await["problem"],
+        "the answer is longer than 1048576 bytes"
+    );
+    prometheus.set(200, 10_000);
+    world.advance(30);
+    ask(&world).await;
+    let read = status(&world).await;
+    assert_eq!(
+        (&read["state"], &read["series"]),
+        (&json!("firing"), &json!(10_000))
+    );
+}
+
+/// A monitor that fires after the plan of a tick keeps the second node.
+#[tokio::test]
+async fn a_monitor_that_fires_after_the_plan_keeps_the_node() {
+    let mut world = serving(2, json!("100%")).await;
+    let prometheus = Prometheus::start().await;
+    declare(&world.admin, "errors", &prometheus)
+        .await
+        .expect(201);
+    ask(&world).await;
+    let mut at_once = watched("errors");
+    at_once["canary"] = Value::Null;
+    at_once["waves"] = json!({ "sizes": ["100%"] });
+    let name = start(&world, 2, &at_once).await;
+    let fires = "UPDATE monitor_answers SET series = 1";
+    at_first(&world, "changing", fires).await;
+    tick(&mut world, &name).await;
+    assert_eq!(taken(&world).await.len(), 1);
 }
 
 #[tokio::test]

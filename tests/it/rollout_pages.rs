@@ -461,7 +461,7 @@ async fn the_jobs_of_a_waiting_node_are_requeued_from_the_page() {
         &asked,
         &[
             "Requeue the jobs of n1 for gpu-1",
-            "the scheduler requeues the jobs of n1",
+            "the scheduler requeues every job on n1 at that time",
             "muster rollout requeue gpu-1 n1 --reason REASON",
         ],
     );

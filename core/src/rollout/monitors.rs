@@ -36,8 +36,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Returns the state of a monitor that is asked at an interval. A firing monitor fires until its
-    /// next answer, and is silent after three missing answers.
+    /// Returns the state of a monitor that is asked at an interval. One or two missing answers do not
+    /// end a firing state.
     pub fn find_state(&self, interval: SignedDuration, now: Timestamp) -> MonitorState {
         if self.missed >= MOST_MISSED {
             return MonitorState::Silent;
@@ -45,6 +45,8 @@ impl Answers {
         let longest = interval * i32::try_from(MOST_MISSED + 1).unwrap_or(i32::MAX) + GRACE;
         match self.last {
             Some((at, _)) if now.duration_since(at) > longest => MonitorState::Unknown,
+            // The clock was set back.
+            Some((at, _)) if at.duration_since(now) > GRACE => MonitorState::Unknown,
             Some((_, 1..)) => MonitorState::Firing,
             Some((_, 0)) if self.missed == 0 => MonitorState::Quiet,
             Some((_, 0)) | None => MonitorState::Unknown,
@@ -69,6 +71,9 @@ mod tests {
             (quiet, 0, 0, MonitorState::Quiet),
             (quiet, 0, 180, MonitorState::Quiet),
             (quiet, 0, 181, MonitorState::Unknown),
+            (quiet, 0, -60, MonitorState::Quiet),
+            (quiet, 0, -61, MonitorState::Unknown),
+            (fires, 0, -61, MonitorState::Unknown),
             (quiet, 1, 60, MonitorState::Unknown),
             (quiet, 3, 120, MonitorState::Silent),
             (fires, 0, 0, MonitorState::Firing),

@@ -300,7 +300,8 @@ impl Rule {
             Self::Adopted => Some("allow the reinstall"),
             Self::OthersDrain { .. } => Some("let the owner end the drain"),
             Self::Unreadable { .. } => Some("repair the node"),
-            Self::DrainDeadline | Self::CannotRequeue(_) => Some("end the jobs"),
+            Self::DrainDeadline => Some("requeue or end the jobs"),
+            Self::CannotRequeue(_) => Some("end the jobs"),
             rule => match rule.waits_for() {
                 WaitsFor::Person => Some("resolve the cause"),
                 WaitsFor::Slot | WaitsFor::Window | WaitsFor::Job | WaitsFor::Progress => None,

@@ -34,6 +34,15 @@ pub(super) struct View<'a> {
     pub now: Timestamp,
 }
 
+impl<'a> View<'a> {
+    /// Returns the rule that gives drained nodes back. A monitor without an answer does not: the wait is
+    /// short, and requeued jobs have ended already.
+    pub(super) fn find_return(&self) -> Option<&'a Rule> {
+        let is_short = |rule: &&Rule| matches!(rule, Rule::MonitorSilent { .. });
+        self.stop.filter(|rule| !is_short(rule))
+    }
+}
+
 /// Returns the next step of a changing node.
 pub(super) fn follow_change(view: View<'_>, node: &Node, change: &Change) -> Next {
     if let Some(unreadable) = find_unreadable(node) {
@@ -91,7 +100,8 @@ pub(super) fn follow_validation(node: &Node, validation: &Validation) -> Next {
 
 /// Returns the reason to give an unchanged, drained node back: the change may not start now.
 fn find_reason_to_return(view: View<'_>, node: &Node) -> Option<Because> {
-    let rule = view.stop.cloned().or_else(|| find_obstacle(node, view.now));
+    let rule = view.find_return().cloned();
+    let rule = rule.or_else(|| find_obstacle(node, view.now));
     rule.map(Because::Rule)
         .or_else(|| find_refusal(view.policy, node))
 }

@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::ObjectId;
-use muster_core::rollout::Answers;
+use muster_core::rollout::{Answers, MonitorState};
 use serde_json::Value;
-use sqlx::PgConnection;
+use sqlx::{Connection as _, PgConnection};
 
 use crate::error::Error;
+use crate::sealed::Sealed;
 
 /// The last answers of a monitor.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct AskedRow {
     pub monitor: ObjectId,
     pub asked_at: jiff_sqlx::Timestamp,
     pub spec: Value,
+    /// The secret of the same moment as the spec.
+    pub secret: Option<Sealed>,
 }
 
 /// A monitor by name.
@@ -37,6 +40,15 @@ pub struct NamedRow {
 }
 
 impl AnswersRow {
+    /// Returns the start of a state.
+    pub fn since(&self, state: MonitorState) -> Option<Timestamp> {
+        let since = match state {
+            MonitorState::Quiet | MonitorState::Firing => self.since,
+            MonitorState::Silent | MonitorState::Unknown => self.missed_since,
+        };
+        since.map(|at| at.to_jiff())
+    }
+
     /// Returns the answers for the decision on the state.
     pub fn answers(&self) -> Answers {
         let at = self.answered_at.map(|at| at.to_jiff());
@@ -47,18 +59,24 @@ impl AnswersRow {
     }
 }
 
-/// Forgets the answers of a new or changed monitor, and asks at once.
-pub async fn restart(
-    conn: &mut PgConnection,
-    monitor: ObjectId,
-    now: Timestamp,
-) -> Result<(), Error> {
+/// Forgets the answers of a new monitor, or of a monitor with another query. The query is due at once.
+pub async fn restart(conn: &mut PgConnection, monitor: ObjectId) -> Result<(), Error> {
     sqlx::query!(
-        "INSERT INTO monitor_answers (monitor_id, due_at) VALUES ($1, $2)
-         ON CONFLICT (monitor_id) DO UPDATE SET due_at = $2, asked_at = NULL, answered_at = NULL, series = NULL, since = NULL,
+        "INSERT INTO monitor_answers (monitor_id, due_at) VALUES ($1, '-infinity')
+         ON CONFLICT (monitor_id) DO UPDATE SET due_at = '-infinity', asked_at = NULL, answered_at = NULL, series = NULL, since = NULL,
              missed = 0, missed_since = NULL, problem = NULL",
         monitor as ObjectId,
-        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Asks a monitor at once. The last answers stay.
+pub async fn ask_soon(conn: &mut PgConnection, monitor: ObjectId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE monitor_answers SET due_at = '-infinity' WHERE monitor_id = $1",
+        monitor as ObjectId,
     )
     .execute(conn)
     .await?;
@@ -107,25 +125,51 @@ pub async fn list_named(conn: &mut PgConnection, names: &[String]) -> Result<Vec
     Ok(named.collect())
 }
 
-/// Takes the due monitors: no other server asks them before `until`.
+/// Takes the due monitors: no other server asks them before `until`. After a clock was set back,
+/// monitors asked in the future are due too.
 pub async fn take_due(
     conn: &mut PgConnection,
     now: Timestamp,
     until: Timestamp,
     limit: i64,
 ) -> Result<Vec<AskedRow>, Error> {
-    Ok(sqlx::query_as!(
-        AskedRow,
-        r#"UPDATE monitor_answers a SET asked_at = $1, due_at = $2 FROM objects o
-           WHERE o.id = a.monitor_id AND a.monitor_id IN (
-               SELECT monitor_id FROM monitor_answers WHERE due_at <= $1 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED)
-           RETURNING a.monitor_id AS "monitor: ObjectId", a.asked_at AS "asked_at!: jiff_sqlx::Timestamp", o.spec"#,
+    let mut tx = conn.begin().await?;
+    let taken = sqlx::query_scalar!(
+        r#"UPDATE monitor_answers SET asked_at = $1, due_at = $2 WHERE monitor_id IN (
+               SELECT monitor_id FROM monitor_answers WHERE due_at <= $1 OR asked_at > $1
+               ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED)
+           RETURNING monitor_id AS "monitor: ObjectId""#,
         now.to_sqlx() as _,
         until.to_sqlx() as _,
         limit,
     )
-    .fetch_all(conn)
-    .await?)
+    .fetch_all(&mut *tx)
+    .await?;
+    // Read under the locks: a change of the query or the URL waits, and then drops the answer.
+    let rows = sqlx::query!(
+        r#"SELECT a.monitor_id AS "monitor: ObjectId", a.asked_at AS "asked_at!: jiff_sqlx::Timestamp", o.spec,
+                  s.key_id AS "key_id?", s.wrapped_key AS "wrapped_key?", s.ciphertext AS "ciphertext?"
+           FROM monitor_answers a JOIN objects o ON o.id = a.monitor_id LEFT JOIN secrets s ON s.object_id = o.id
+           WHERE a.monitor_id = ANY ($1)"#,
+        &taken as &[ObjectId],
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    let asked = rows.into_iter().map(|row| {
+        let parts = row.key_id.zip(row.wrapped_key).zip(row.ciphertext);
+        AskedRow {
+            monitor: row.monitor,
+            asked_at: row.asked_at,
+            spec: row.spec,
+            secret: parts.map(|((key_id, wrapped_key), ciphertext)| Sealed {
+                key_id,
+                wrapped_key,
+                ciphertext,
+            }),
+        }
+    });
+    Ok(asked.collect())
 }
 
 /// Records an answer. An answer to an older query, or to the query before a change, is dropped.

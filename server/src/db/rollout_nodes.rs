@@ -65,7 +65,7 @@ pub struct NodeRow {
     pub has_no_system: bool,
     /// The last retry by a person.
     pub retried_at: Option<jiff_sqlx::Timestamp>,
-    /// The last agreement of a person to requeue the node's jobs.
+    /// A person agreed to requeue the node's jobs, in the present wait.
     pub requeue_agreed_at: Option<jiff_sqlx::Timestamp>,
     /// The plan lists the node for a reinstall.
     pub reinstall_planned: bool,
@@ -284,7 +284,7 @@ pub async fn set_mark(
     sqlx::query!(
         "UPDATE rollout_nodes SET mark = $3, since = $4, reason_code = $5, reason = $6, changed = $7, deferred_until = $8,
                 wrong = CASE WHEN $9::text IS NULL THEN wrong ELSE wrong || $9::text END, operation_id = COALESCE($10, operation_id),
-                failed_before = failed_before OR $3 = 'failed',
+                failed_before = failed_before OR $3 = 'failed', requeue_agreed_at = NULL,
                 taken_at = CASE WHEN $3 = 'changing' THEN COALESCE(taken_at, $4) WHEN $3 = 'skipped' OR $3 IN ('not_begun', 'waiting') AND NOT failed_before AND wrong = '{}' THEN NULL ELSE taken_at END,
                 idle_since = CASE WHEN $3 IN ('waiting', 'changing') AND NOT EXISTS (SELECT FROM scheduler_jobs j WHERE j.node_id = $2)
                              THEN COALESCE(CASE WHEN mark IN ('waiting', 'changing') THEN idle_since END, $4) END

@@ -260,17 +260,46 @@ fn told(error: &reqwest::Error) -> String {
         (false, true) => "no connection",
         (false, false) => "no answer",
     };
-    // Messages of reqwest contain the URL, which may be secret to readers of the failure.
-    let why = if cause.is::<reqwest::Error>() {
-        String::new()
-    } else {
-        format!(": {cause}")
+    // Messages of reqwest contain the URL, which may be secret to readers of the failure. Messages of
+    // TLS contain names in the certificate, which are text of the other side.
+    let why = match find_tls(cause) {
+        Some(error) => format!(": {}", describe_tls(error)),
+        None if cause.is::<reqwest::Error>() => String::new(),
+        None => format!(": {cause}"),
     };
     let text: String = format!("{what}{why}")
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     text.chars().take(FAILURE).collect()
+}
+
+/// Returns the TLS error, alone or within I/O errors.
+fn find_tls<'a>(mut cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+    while let Some(inner) = cause
+        .downcast_ref::<std::io::Error>()
+        .and_then(|error| error.get_ref())
+    {
+        cause = inner;
+    }
+    cause.downcast_ref()
+}
+
+fn describe_tls(error: &rustls::Error) -> &'static str {
+    use rustls::CertificateError as Wrong;
+    match error {
+        rustls::Error::InvalidCertificate(Wrong::UnknownIssuer) => {
+            "the issuer of the certificate is unknown"
+        }
+        rustls::Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }) => {
+            "the certificate has expired"
+        }
+        rustls::Error::InvalidCertificate(
+            Wrong::NotValidForName | Wrong::NotValidForNameContext { .. },
+        ) => "the certificate is for another name",
+        rustls::Error::InvalidCertificate(_) => "the certificate is not valid",
+        _ => "the TLS handshake failed",
+    }
 }
 
 #[cfg(test)]

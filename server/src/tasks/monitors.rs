@@ -25,55 +25,65 @@ pub const MOST: usize = 100;
 const LEASE: SignedDuration = SignedDuration::from_secs(15);
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
+    // A slow server does not delay the queries to others.
+    let mut asking = JoinSet::new();
     loop {
-        let asked = cancel.run_until_cancelled(round(&app)).await;
-        if let Some(Err(error)) = asked {
-            tracing::warn!(error = ?error, "the monitors could not be asked; tried again shortly");
+        match take(&app, MOST - asking.len().min(MOST)).await {
+            Ok(due) => {
+                for asked in due {
+                    asking.spawn(ask_or_log(app.clone(), asked));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(error = ?error, "the monitors could not be asked; tried again shortly");
+            }
         }
         tokio::select! {
             () = cancel.cancelled() => return,
             () = tokio::time::sleep(EVERY) => {}
         }
+        while let Some(ended) = asking.try_join_next() {
+            ended.expect("a query does not panic");
+        }
     }
 }
 
-/// Asks the due monitors, and records the answers. Returns the number of monitors.
+/// Asks the due monitors, and records the answers. Returns the number of monitors. Does one round of
+/// the work of `run`.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn round(app: &App) -> Result<usize, Error> {
-    let now = app.clock.now();
-    let most = i64::try_from(MOST).unwrap_or(i64::MAX);
-    let mut conn = app.pool.acquire().await?;
-    let due = db::monitors::take_due(&mut conn, now, now + LEASE, most).await?;
-    drop(conn);
     let mut asking = JoinSet::new();
-    for asked in due {
-        let app = app.clone();
-        asking.spawn(async move { ask(&app, &asked).await });
+    for asked in take(app, MOST).await? {
+        asking.spawn(ask_or_log(app.clone(), asked));
     }
-    let asked: Result<Vec<()>, Error> = asking.join_all().await.into_iter().collect();
-    Ok(asked?.len())
+    Ok(asking.join_all().await.len())
 }
 
-/// Asks one monitor.
+async fn take(app: &App, limit: usize) -> Result<Vec<AskedRow>, Error> {
+    let now = app.clock.now();
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut conn = app.pool.acquire().await?;
+    db::monitors::take_due(&mut conn, now, now + LEASE, limit).await
+}
+
+async fn ask_or_log(app: App, asked: AskedRow) {
+    if let Err(error) = ask(&app, &asked).await {
+        tracing::warn!(monitor = %asked.monitor, error = ?error, "an answer of a monitor was not recorded; asked again shortly");
+    }
+}
+
+/// Asks one monitor. A monitor that cannot be asked gives no answer.
 async fn ask(app: &App, asked: &AskedRow) -> Result<(), Error> {
-    let spec: MonitorSpec = serde_json::from_value(asked.spec.clone()).map_err(Error::internal)?;
-    let sealed = db::keys::find_secret(&mut *app.pool.acquire().await?, asked.monitor).await?;
-    let secret = match sealed {
-        Some(sealed) => {
-            let opened = app.keys.master.open(&secret_place(asked.monitor), &sealed);
-            Some(opened.map_err(Error::internal)?)
-        }
-        None => None,
+    let spec: Option<MonitorSpec> = serde_json::from_value(asked.spec.clone()).ok();
+    let interval = spec.as_ref().map(|spec| i64::from(spec.interval_s));
+    let interval = interval.map_or(LEASE, SignedDuration::from_secs);
+    let counted = match &spec {
+        Some(spec) => count(app, asked, spec).await,
+        None => Err("the monitor cannot be read".to_owned()),
     };
-    let url = Url::parse(&spec.url).map_err(Error::internal)?;
-    let headers = build_headers(secret.as_deref())?;
-    let form = promql::build_form(&spec.query);
-    let url = promql::build_url(&url);
-    let answer = app.outbound.read(&url, headers, form, LONGEST_ANSWER).await;
-    let counted = answer.and_then(|(status, body)| promql::count_series(status, &body));
-    let due_at = asked.asked_at.to_jiff() + SignedDuration::from_secs(i64::from(spec.interval_s));
+    let due_at = asked.asked_at.to_jiff() + interval;
     let mut conn = app.pool.acquire().await?;
     match counted {
         Ok(series) => {
@@ -84,16 +94,36 @@ async fn ask(app: &App, asked: &AskedRow) -> Result<(), Error> {
     }
 }
 
-fn build_headers(secret: Option<&[u8]>) -> Result<HeaderMap, Error> {
+/// Sends the query, and counts the series of the answer.
+///
+/// # Errors
+/// The reason of a missing answer, as a sentence for readers.
+async fn count(app: &App, asked: &AskedRow, spec: &MonitorSpec) -> Result<u64, String> {
+    let open = |sealed| app.keys.master.open(&secret_place(asked.monitor), sealed);
+    let secret = match asked.secret.as_ref().map(open) {
+        Some(Ok(secret)) => Some(secret),
+        Some(Err(_)) => return Err("the secret cannot be opened".to_owned()),
+        None => None,
+    };
+    let headers = build_headers(secret.as_deref()).ok_or("the secret is no header")?;
+    let base = Url::parse(&spec.url).map_err(|_| "the URL cannot be read")?;
+    let (url, form) = (promql::build_url(&base), promql::build_form(&spec.query));
+    let answer = app.outbound.read(&url, headers, form, LONGEST_ANSWER).await;
+    let (status, body) = answer?;
+    promql::count_series(status, &body)
+}
+
+/// `None`: the secret is no value of a header.
+fn build_headers(secret: Option<&[u8]>) -> Option<HeaderMap> {
     let form = HeaderValue::from_static("application/x-www-form-urlencoded");
     let mut headers = HeaderMap::from_iter([
         (CONTENT_TYPE, form),
         (ACCEPT, HeaderValue::from_static("application/json")),
     ]);
     if let Some(secret) = secret {
-        let mut value = HeaderValue::from_bytes(secret).map_err(Error::internal)?;
+        let mut value = HeaderValue::from_bytes(secret).ok()?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    Ok(headers)
+    Some(headers)
 }

@@ -435,11 +435,15 @@ fn describe_nodes(rollout: &Rollout) -> Vec<String> {
         let reason = node.why.as_ref().or(node.last.as_ref());
         let reason = reason.map(|reason| format!(": {}", reason.sentence));
         nodes.entry(node.mark.as_str()).or_default().push(format!(
-            "  {:<24} {:<10} {}{}",
+            "  {:<24} {:<10} {}{}{}",
             node.node,
             node.effect.as_deref().unwrap_or("unknown"),
             node.state,
-            reason.unwrap_or_default()
+            reason.unwrap_or_default(),
+            match node.requeue_agreed_at {
+                Some(_) => " (its jobs may be requeued)",
+                None => "",
+            }
         ));
     }
     for (mark, nodes) in nodes {

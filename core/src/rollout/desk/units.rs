@@ -37,7 +37,7 @@ impl Desk<'_> {
     /// Returns the steps of the nodes of a unit that are closed and unchanged, and of the nodes still
     /// to be closed.
     fn go_on_together<'b>(&mut self, unit: &Unit<'b>, mut closing: Steps<'b>) -> Steps<'b> {
-        if self.stop.is_some() {
+        if self.view().find_return().is_some() {
             return closing;
         }
         let is_open = |node: &&Node| matches!(node.stage, Stage::NotBegun | Stage::Waiting);

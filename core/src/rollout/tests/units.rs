@@ -494,3 +494,22 @@ fn a_unit_admitted_in_part_counts_whole_to_the_wave() {
         (Some("unit_limit"), Some("wave"))
     );
 }
+
+#[test]
+fn a_monitor_without_an_answer_gives_no_drained_unit_back() {
+    let mut fleet = with_unit(2, 2);
+    fleet.silent = Some("errors".to_owned());
+    fleet.nodes[0] = staged(0, Stage::Changing(Change::Drained));
+    fleet.nodes[1] = staged(1, Stage::Changing(Change::Draining));
+    for node in &mut fleet.nodes {
+        node.member.domains = ["nvl:1".to_owned()].into();
+    }
+    let drains = plan(&policy(), &fleet, start());
+    assert_eq!([0, 1].map(|node| acts(&drains, node).len()), [0, 0]);
+    fleet.nodes[1].stage = Stage::Changing(Change::Drained);
+    let drained = plan(&policy(), &fleet, start());
+    assert_eq!(
+        [0, 1].map(|node| acts(&drained, node)),
+        [["change"], ["change"]]
+    );
+}

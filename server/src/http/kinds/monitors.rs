@@ -60,16 +60,20 @@ impl Declared for MonitorSpec {
         self.secret.as_ref()
     }
 
-    /// A secret belongs to the URL. A change of the URL removes the secret, and the same write may set
-    /// another.
+    /// Another URL or query forgets the answers. A secret belongs to its URL: another URL removes the
+    /// secret, and the same write may set another.
     async fn allow_beside(
         conn: &mut PgConnection,
         before: Option<&ObjectRow>,
         row: &ObjectRow,
     ) -> Result<(), Error> {
-        let has_moved = before.is_some_and(|before| before.spec["url"] != row.spec["url"]);
-        if has_moved {
+        let differs =
+            |member: &str| before.is_none_or(|before| before.spec[member] != row.spec[member]);
+        if differs("url") {
             db::keys::remove_secret(conn, row.id).await?;
+        }
+        if differs("url") || differs("query") {
+            db::monitors::restart(conn, row.id).await?;
         }
         Ok(())
     }
@@ -85,7 +89,7 @@ impl Declared for MonitorSpec {
             let detail = format!("At most {MOST} monitors are possible.");
             return Err(Error::conflict("too_many", detail));
         }
-        db::monitors::restart(conn, row.id, app.clock.now()).await
+        db::monitors::ask_soon(conn, row.id).await
     }
 
     async fn status(
@@ -107,13 +111,13 @@ impl Declared for MonitorSpec {
                 Some(app.keys.master.keyed_hash(&place, &secret))
             }
         };
+        let state = answers.answers().find_state(interval, app.clock.now());
         Ok(MonitorStatus {
-            state: answers.answers().find_state(interval, app.clock.now()),
-            since: answers.since.map(|at| at.to_jiff()),
+            state,
+            since: answers.since(state),
             series: answers.series,
             answered_at: answers.answered_at.map(|at| at.to_jiff()),
             missed: answers.missed,
-            missed_since: answers.missed_since.map(|at| at.to_jiff()),
             problem: answers.problem,
             secret_set: hash.is_some(),
             secret_hash: hash,

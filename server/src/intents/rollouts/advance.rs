@@ -170,7 +170,8 @@ async fn ask_people(
         }
         let reason = rule.without_holders().to_string();
         db::rollout_nodes::note(conn, rollout.id, row.node, rule.code(), &reason).await?;
-        if asked.is_some() {
+        // After an agreement to a requeue, no person is asked.
+        if asked.is_some() || row.requeue_agreed_at.is_some() {
             continue;
         }
         let summary = format!("rollout {}: {} waits: {reason}", rollout.name, row.name);

@@ -14,6 +14,7 @@ use sqlx::{Acquire as _, PgConnection};
 
 use super::fits::UNFIT;
 use super::fleet::{Loaded, find_effect};
+use super::signals::Signals;
 use super::windows::Windows;
 use crate::app::{App, wake};
 use crate::auth::Actor;
@@ -254,6 +255,10 @@ async fn close(
     let now = app.clock.now();
     // A freeze may have been declared since the plan.
     if !Windows::load(conn, rollout.id).await?.is_open_at(now) {
+        return Ok(Done::NotNow);
+    }
+    // A monitor may have fired since the plan.
+    if !Signals::load(conn, rollout, now).await?.allow_start() {
         return Ok(Done::NotNow);
     }
     db::rollout_nodes::keep_assigned(conn, rollout.id, row.node).await?;

@@ -355,7 +355,7 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
         jobs: Jobs::Unknown,
         wrong: row.wrong.clone(),
         failed_before: row.failed_before,
-        requeue_agreed: agrees_to_requeue(row),
+        requeue_agreed: row.requeue_agreed_at.is_some(),
         gpus: None,
         idle_since: row.idle_since.map(|at| at.to_jiff()),
         announced_for: None,
@@ -369,12 +369,6 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
             unreadable,
         },
     }
-}
-
-/// Whether a person agreed to requeue the node's jobs, in the present wait.
-fn agrees_to_requeue(row: &NodeRow) -> bool {
-    let agreed = row.requeue_agreed_at.map(|at| at.to_jiff());
-    row.mark == Mark::Waiting && agreed.is_some_and(|at| at >= row.since)
 }
 
 /// Returns the work of others that keeps the rollout from the node.

@@ -52,6 +52,12 @@ impl Signals {
         halts.map(|signal| signal.sentence.clone()).collect()
     }
 
+    /// Returns whether no signal keeps a node from being taken.
+    pub(super) fn allow_start(&self) -> bool {
+        let is_quiet = |signal: &RolloutSignal| signal.state == MonitorState::Quiet;
+        self.0.iter().all(is_quiet)
+    }
+
     /// Returns the name of a monitor without a present answer.
     pub(super) fn find_unknown(&self) -> Option<String> {
         let is_unknown = |signal: &&RolloutSignal| signal.state == MonitorState::Unknown;
@@ -124,21 +130,20 @@ fn describe_monitor(name: String, row: Option<&NamedRow>, now: Timestamp) -> Rol
 
 fn describe_answers(row: &NamedRow, state: MonitorState) -> String {
     let NamedRow { name, answers, .. } = row;
-    let since = |at: Option<jiff_sqlx::Timestamp>| match at {
-        Some(at) => format!(" since {:.0}", at.to_jiff()),
+    let since = match answers.since(state) {
+        Some(at) => format!(" since {at:.0}"),
         None => String::new(),
     };
     let problem = answers.problem.as_deref().unwrap_or_default();
     match state {
-        MonitorState::Quiet => format!("monitor {name} is quiet{}", since(answers.since)),
+        MonitorState::Quiet => format!("monitor {name} is quiet{since}"),
         MonitorState::Firing => {
             let series = count(answers.series.unwrap_or_default(), "series", "series");
-            format!("monitor {name} fires{}: {series}", since(answers.since))
+            format!("monitor {name} fires{since}: {series}")
         }
-        MonitorState::Silent => format!(
-            "monitor {name} has given no answer{}: {problem}",
-            since(answers.missed_since)
-        ),
+        MonitorState::Silent => {
+            format!("monitor {name} has given no answer{since}: {problem}")
+        }
         MonitorState::Unknown if !problem.is_empty() => {
             format!("monitor {name} gave no answer: {problem}")
         }

@@ -228,6 +228,7 @@ fn render_nodes(
             overdue: placements
                 .get(&row.node)
                 .is_some_and(|placement| is_begun && placement.is_overdue),
+            requeue_agreed_at: row.requeue_agreed_at.map(|at| at.to_jiff()),
             lost_gpu_seconds: lost.get(&row.node).copied(),
             last: row
                 .reason_code

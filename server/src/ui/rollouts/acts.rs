@@ -407,7 +407,7 @@ fn describe(rollout: &Rollout, act: Act, node: &str) -> Vec<String> {
         ],
         Act::Requeue => vec![
             format!(
-                "The rollout closes {node} in its turn, and the scheduler requeues the jobs of {node}. They start again from their beginning or their last checkpoint."
+                "The rollout closes {node} in its turn, and the scheduler requeues every job on {node} at that time. The jobs start again from their beginning or their last checkpoint."
             ),
             format!("A job that cannot be requeued keeps {node} open."),
         ],

@@ -205,7 +205,10 @@ fn render_row(node: &RolloutNode, acts: bool, now: Timestamp) -> Row {
         Some(reason.sentence.clone())
     };
     let why = sentence(&node.why).or_else(|| sentence(&node.last));
-    let why = why.unwrap_or_default();
+    let mut why = why.unwrap_or_default();
+    if node.requeue_agreed_at.is_some() {
+        why.push_str(" (its jobs may be requeued)");
+    }
     Row {
         node: node.node.clone(),
         chip: chips::mark(node.mark),
@@ -225,10 +228,9 @@ fn render_row(node: &RolloutNode, acts: bool, now: Timestamp) -> Row {
 
 /// Lists the acts of a person on a node, as word and title.
 fn list_acts(node: &RolloutNode) -> Vec<(&'static str, &'static str)> {
-    let code = node.why.as_ref().map(|why| why.code.as_str());
-    let waits_for_jobs = matches!(code, Some("job" | "drain_deadline"));
+    let may_requeue = node.requeue_agreed_at.is_none();
     match node.mark {
-        Mark::Waiting if waits_for_jobs => vec![("requeue", "Requeue…"), ("skip", "Skip…")],
+        Mark::Waiting if may_requeue => vec![("requeue", "Requeue…"), ("skip", "Skip…")],
         Mark::NotBegun | Mark::Waiting => vec![("skip", "Skip…")],
         Mark::Failed | Mark::Skipped => vec![("retry", "Retry…")],
         Mark::Changing | Mark::Validating | Mark::Done => Vec::new(),

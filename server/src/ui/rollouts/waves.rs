@@ -134,6 +134,7 @@ mod tests {
             last: None,
             overdue: false,
             lost_gpu_seconds: None,
+            requeue_agreed_at: None,
         }
     }
 
