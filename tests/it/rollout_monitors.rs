@@ -1,4 +1,4 @@
-//! Rollouts and monitors: a query to Prometheus halts a rollout, and a missing answer holds its nodes.
+//! Rollouts and monitors: a query to Prometheus halts a rollout. A missing answer keeps further nodes.
 
 use std::sync::{Arc, Mutex};
 
@@ -343,7 +343,7 @@ async fn a_wrong_monitor_is_refused_with_its_place() {
     }
 }
 
-/// A label changes nothing, so the answers stay. Another query forgets the answers.
+/// A label is no part of the query, so the answers stay. Another query forgets the answers.
 #[tokio::test]
 async fn a_change_of_a_label_keeps_the_answers() {
     let world = serving(1, json!("100%")).await;
@@ -503,4 +503,18 @@ async fn one_replica_asks_and_the_answer_to_a_former_query_is_dropped() {
         (&json!("unknown"), &Value::Null),
         "{read}"
     );
+}
+
+#[tokio::test]
+async fn the_number_of_monitors_is_limited() {
+    let world = serving(1, json!("100%")).await;
+    let prometheus = Prometheus::start().await;
+    for number in 1..=100 {
+        declare(&world.admin, &format!("m{number}"), &prometheus)
+            .await
+            .expect(201);
+    }
+    let refused = declare(&world.admin, "m101", &prometheus).await.expect(409);
+    assert_eq!(refused.body["code"], "too_many", "{}", refused.text);
+    assert_eq!(ask(&world).await, 100);
 }

@@ -470,6 +470,9 @@ async fn the_jobs_of_a_waiting_node_are_requeued_from_the_page() {
     let form = "node=n1&step=confirm&reason=its+user+agrees";
     let done = post(&world.admin, act, form).await.expect(303);
     assert_eq!(location(&done), "/rollouts/gpu-1");
+    let agreed = page(&world.admin, "/rollouts/gpu-1").await;
+    contains(&agreed, &["(its jobs may be requeued)"]);
+    assert!(!agreed.contains(act), "{agreed}");
     settle(&mut world).await;
     assert_eq!(world.rack().scheduler.requeued, ["17"]);
     let event = summaries(&world, "rollout.node").await;

@@ -33,7 +33,7 @@ pub(crate) fn maintenance_window() -> Value {
     }})
 }
 
-/// Returns a monitor of a server that nobody asks.
+/// Returns a monitor of a server that does not exist.
 pub(crate) fn monitor() -> Value {
     json!({ "spec": {
         "url": "https://prometheus.example.org/", "query": "sum(rate(gpu_errors_total[5m])) > 0",

@@ -5,12 +5,11 @@ use muster_core::values::Secret;
 use sqlx::PgConnection;
 
 use crate::app::App;
-use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::document::fault;
-use crate::engine::orders::secret_place;
 use crate::error::{Error, Fault};
 use crate::http::declared::Declared;
+use crate::http::kinds::calls;
 
 /// The longest secret, in bytes. A munge key has 1 KiB and a TLS key 4 KiB.
 const LONGEST: usize = 64 << 10;
@@ -51,18 +50,10 @@ impl Declared for CredentialSpec {
         conn: &mut PgConnection,
         row: &ObjectRow,
     ) -> Result<CredentialStatus, Error> {
-        let place = secret_place(row.id);
-        let Some(sealed) = db::keys::find_secret(conn, row.id).await? else {
-            return Ok(CredentialStatus::default());
-        };
-        let secret = app
-            .keys
-            .master
-            .open(&place, &sealed)
-            .map_err(Error::internal)?;
+        let hash = calls::hash_secret(app, conn, row.id).await?;
         Ok(CredentialStatus {
-            set: true,
-            secret_hash: Some(app.keys.master.keyed_hash(&place, &secret)),
+            set: hash.is_some(),
+            secret_hash: hash,
         })
     }
 }

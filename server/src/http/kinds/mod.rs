@@ -1,5 +1,6 @@
 //! Rules of each declared kind beside the shared contract: references, checks, secrets, status.
 
+mod calls;
 mod clusters;
 mod credentials;
 mod fits;

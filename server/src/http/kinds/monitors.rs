@@ -13,12 +13,11 @@ use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::document;
 use crate::document::fault;
-use crate::engine::orders::secret_place;
 use crate::error::{Error, Fault};
 use crate::http::declared::Declared;
+use crate::http::kinds::calls;
 use crate::tasks::monitors::MOST;
 
-const LONGEST_URL: usize = 2000;
 const LONGEST_QUERY: usize = 4000;
 const LONGEST_TEXT: usize = 1000;
 const LONGEST_SECRET: usize = 4000;
@@ -29,7 +28,7 @@ impl Declared for MonitorSpec {
     fn faults(&self) -> Vec<Fault> {
         let range = |pointer: &str, detail: String| fault(pointer, "out_of_range", detail);
         let mut faults = Vec::new();
-        if let Err(why) = parse_url(&self.url) {
+        if let Err(why) = parse_base(&self.url) {
             faults.push(fault("/spec/url", "invalid_url", why));
         }
         if self.query.trim().is_empty() || self.query.len() > LONGEST_QUERY {
@@ -80,7 +79,7 @@ impl Declared for MonitorSpec {
 
     async fn written(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
         let spec: Self = document::stored(row)?;
-        let url = parse_url(&spec.url)
+        let url = parse_base(&spec.url)
             .map_err(|why| Error::unprocessable("/spec/url", "invalid_url", why))?;
         let refused = |why| Error::unprocessable("/spec/url", "address_refused", why);
         app.outbound.check(&url).map_err(refused)?;
@@ -102,15 +101,7 @@ impl Declared for MonitorSpec {
         };
         let spec: Self = document::stored(row)?;
         let interval = SignedDuration::from_secs(i64::from(spec.interval_s));
-        let place = secret_place(row.id);
-        let hash = match db::keys::find_secret(conn, row.id).await? {
-            None => None,
-            Some(sealed) => {
-                let opened = app.keys.master.open(&place, &sealed);
-                let secret = opened.map_err(Error::internal)?;
-                Some(app.keys.master.keyed_hash(&place, &secret))
-            }
-        };
+        let hash = calls::hash_secret(app, conn, row.id).await?;
         let state = answers.answers().find_state(interval, app.clock.now());
         Ok(MonitorStatus {
             state,
@@ -125,24 +116,13 @@ impl Declared for MonitorSpec {
     }
 }
 
-/// Parses the base URL of a monitor. The outbound policy decides later whether the address may be
-/// called.
-fn parse_url(text: &str) -> Result<Url, String> {
-    if text.len() > LONGEST_URL {
-        return Err(format!("At most {LONGEST_URL} bytes."));
-    }
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
-    let is_bare = url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none();
-    let has_host = url.host_str().is_some_and(|host| !host.is_empty());
-    match (url.scheme(), has_host, is_bare) {
-        ("http" | "https", true, true) => Ok(url),
-        ("http" | "https", true, false) => {
-            Err("No user, password, query or fragment: a credential is the secret.".into())
-        }
-        _ => Err("https://HOST/PATH".into()),
+/// Parses the base URL of a monitor: the path of the query follows.
+fn parse_base(text: &str) -> Result<Url, String> {
+    let bare = "No user, password, query or fragment: a credential is the secret.";
+    let url = calls::parse_url(text, bare)?;
+    match url.query() {
+        None => Ok(url),
+        Some(_) => Err(bare.to_owned()),
     }
 }
 

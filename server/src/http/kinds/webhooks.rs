@@ -11,13 +11,12 @@ use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::document;
 use crate::document::fault;
-use crate::engine::orders::secret_place;
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference};
+use crate::http::kinds::calls;
 use crate::tasks::webhooks::MOST;
 use crate::webhooks;
 
-const LONGEST_URL: usize = 2000;
 const LONGEST_TEXT: usize = 1000;
 const TOPICS: usize = 50;
 
@@ -114,18 +113,7 @@ impl Declared for WebhookSpec {
             (true, None, 0) => WebhookState::Active,
             (true, None, _) => WebhookState::Failing,
         };
-        let place = secret_place(row.id);
-        let hash = match db::keys::find_secret(conn, row.id).await? {
-            None => None,
-            Some(sealed) => {
-                let secret = app
-                    .keys
-                    .master
-                    .open(&place, &sealed)
-                    .map_err(Error::internal)?;
-                Some(app.keys.master.keyed_hash(&place, &secret))
-            }
-        };
+        let hash = calls::hash_secret(app, conn, row.id).await?;
         Ok(WebhookStatus {
             state: word,
             because: state.stopped_because.or(state.last_error),
@@ -139,23 +127,7 @@ impl Declared for WebhookSpec {
     }
 }
 
-/// Parses the URL of a webhook. The outbound policy decides later whether the address may be
-/// called.
 fn parse_url(text: &str) -> Result<Url, String> {
-    if text.len() > LONGEST_URL {
-        return Err(format!("At most {LONGEST_URL} bytes."));
-    }
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
-    let bare = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
-    match (
-        url.scheme(),
-        url.host_str().is_some_and(|host| !host.is_empty()),
-        bare,
-    ) {
-        ("http" | "https", true, true) => Ok(url),
-        ("http" | "https", true, false) => {
-            Err("No user, password or fragment: deliveries are signed with the secret.".into())
-        }
-        _ => Err("https://HOST/PATH".into()),
-    }
+    let bare = "No user, password or fragment: deliveries are signed with the secret.";
+    calls::parse_url(text, bare)
 }
