@@ -152,7 +152,7 @@ pub struct RolloutNow {
     /// The maintenance windows. Nodes are taken while all of them are open.
     #[serde(default)]
     pub windows: Vec<RolloutWindow>,
-    /// The alerts and monitors that halt the rollout, by the policy.
+    /// The alerts, monitors and regressions that halt the rollout, by the policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<RolloutSignal>,
     /// The GPU time lost by nodes that wait now. Absent without a loss.
@@ -176,10 +176,10 @@ pub struct RolloutLosses {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RolloutSignal {
     pub kind: SignalKind,
-    /// Name of the alert or of the monitor.
+    /// Name of the alert or of the monitor, or id of the gate.
     pub name: String,
     /// `firing` and `silent` halt the rollout; `unknown` keeps further nodes from going on. An alert is
-    /// `firing` or `quiet`.
+    /// `firing` or `quiet`, and a regression never `silent`.
     pub state: MonitorState,
     /// `monitor gpu-errors fires since 2026-12-01T10:00:00Z: 2 series`.
     pub sentence: String,
@@ -191,6 +191,7 @@ words! {
     SignalKind, "kind of a signal" {
         Alert = "alert",
         Monitor = "monitor",
+        Regression = "regression",
     }
 }
 
@@ -247,7 +248,7 @@ pub struct RolloutReason {
 }
 
 /// A node of a rollout.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RolloutNode {
     pub node: String,
     pub mark: Mark,
@@ -275,6 +276,10 @@ pub struct RolloutNode {
     /// the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue_agreed_at: Option<Timestamp>,
+    /// Values of gates from before and after the change, for the regressions of the policy. Empty for a
+    /// node that the rollout has not changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compared: Vec<NodeComparison>,
     /// The reason of the last act on the node.
     #[serde(default)]
     pub last: Option<RolloutReason>,
@@ -285,4 +290,29 @@ pub struct RolloutNode {
     /// wait, and while the loss is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_gpu_seconds: Option<u64>,
+}
+
+/// A value of a gate on a changed node, compared with the value before the change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NodeComparison {
+    pub gate: String,
+    pub metric: String,
+    /// The disk, GPU or link with the largest loss. Absent for a value of the node itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<String>,
+    /// Absent without a comparison, as `after`, `unit` and `loss_percent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The loss in percent of the value before. Negative for a better value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_percent: Option<f64>,
+    /// Why no values could be compared: `no_result_after`, `no_result_before` or `no_common_value`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// `gpu.nvbandwidth: nvbandwidth.host_to_device of 3 was 55.3 and is 50.1 GB/s (9.4 % worse)`.
+    pub sentence: String,
 }

@@ -422,7 +422,7 @@ async fn the_migration_gives_each_pool_a_first_revision() {
     world.settle().await;
     world.claim("n1").await.expect(201);
     world.settle().await;
-    let before = "DROP TABLE due_rollouts; DROP TABLE rollout_nodes; DROP TABLE rollouts;
+    let before = "DROP TABLE due_rollouts; DROP TABLE rollout_comparisons; DROP TABLE rollout_nodes; DROP TABLE rollouts;
                   ALTER TABLE claims DROP COLUMN assigned_id, DROP COLUMN imaged_id, DROP COLUMN running_id;
                   DROP TABLE present_revisions; DROP TABLE pool_revisions; DROP FUNCTION refuse_change_of_revision";
     let upgrade = include_str!("../../migrations/0046_revisions.sql");

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::fleet::{Control, Fleet, HaltReason, Node, Service};
+use super::fleet::{Control, Fleet, HaltReason, Node, Service, Silent};
 use super::rule::Rule;
 use super::windows::Opening;
 use crate::effects::Effect;
@@ -20,8 +20,10 @@ pub(super) fn find_stop(fleet: &Fleet, halt: Option<&HaltReason>, now: Timestamp
     }
     match fleet.window {
         Opening::Open { until } if until.is_none_or(|until| until > now) => {
-            let silent = fleet.silent.clone();
-            silent.map(|monitor| Rule::MonitorSilent { monitor })
+            fleet.silent.clone().map(|silent| match silent {
+                Silent::Monitor(monitor) => Rule::MonitorSilent { monitor },
+                Silent::Gate(gate) => Rule::NotCompared { gate },
+            })
         }
         Opening::Open { .. } => Some(Rule::WindowClosed { opens: None }),
         Opening::Closed { opens } => Some(Rule::WindowClosed { opens }),

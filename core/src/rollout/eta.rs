@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::amount::count_nodes;
 use super::calendar::Calendar;
 use super::failures::find_halt;
-use super::fleet::{Control, Fleet, Jobs, Node, Stage};
+use super::fleet::{Control, Fleet, Jobs, Node, Silent, Stage};
 use super::plan::{Plan, Verdict, plan};
 use super::policy::RolloutPolicy;
 use super::rehearsal::{Pace, rehearse};
@@ -58,7 +58,8 @@ pub fn estimate_within(
     now: Timestamp,
 ) -> Eta {
     // A monitor answers within minutes.
-    let answered = fleet.silent.is_some().then(|| Fleet {
+    let is_awaited = matches!(fleet.silent, Some(Silent::Monitor(_)));
+    let answered = is_awaited.then(|| Fleet {
         silent: None,
         ..fleet.clone()
     });

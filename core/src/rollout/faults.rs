@@ -7,6 +7,7 @@ use super::amount::Amount;
 use super::policy::{
     Budgets, Canary, DrainPolicy, FailureBudget, HaltWhen, OrderKey, RolloutPolicy, Waves,
 };
+use super::regression::Regression;
 
 const DAY_S: u32 = 24 * 3600;
 const MOST_NOTICES: usize = 8;
@@ -68,18 +69,35 @@ fn check_signals(signals: &[HaltWhen], faults: &mut Vec<Fault>) {
         faults.push(Fault::new("halt_when", "out_of_range", detail));
     }
     for (at, signal) in signals.iter().enumerate() {
-        let (member, name) = match signal {
-            HaltWhen::Alert(name) => ("alert", name),
-            HaltWhen::Monitor(name) => ("monitor", name),
+        let names = match signal {
+            HaltWhen::Alert(name) => vec![("alert", name)],
+            HaltWhen::Monitor(name) => vec![("monitor", name)],
+            HaltWhen::Regression(limit) => {
+                check_regression(at, limit, faults);
+                vec![
+                    ("regression/gate", &limit.gate),
+                    ("regression/metric", &limit.metric),
+                ]
+            }
         };
-        if name.is_empty() || name.chars().count() > LONGEST_NAME {
-            let detail = format!("1 to {LONGEST_NAME} characters.");
-            faults.push(Fault::new(
-                format!("halt_when/{at}/{member}"),
-                "out_of_range",
-                detail,
-            ));
+        for (member, name) in names {
+            if name.is_empty() || name.chars().count() > LONGEST_NAME {
+                let pointer = format!("halt_when/{at}/{member}");
+                let detail = format!("1 to {LONGEST_NAME} characters.");
+                faults.push(Fault::new(pointer, "out_of_range", detail));
+            }
         }
+    }
+}
+
+fn check_regression(at: usize, limit: &Regression, faults: &mut Vec<Fault>) {
+    if !(1..=1000).contains(&limit.percent) {
+        let pointer = format!("halt_when/{at}/regression/percent");
+        faults.push(Fault::new(pointer, "out_of_range", "1 to 1000 percent."));
+    }
+    if limit.nodes == 0 {
+        let pointer = format!("halt_when/{at}/regression/nodes");
+        faults.push(Fault::new(pointer, "out_of_range", "At least 1 node."));
     }
 }
 

@@ -39,8 +39,8 @@ pub struct Fleet {
     pub frozen_until: Option<Timestamp>,
     /// External signals that ask for a halt now, as sentences.
     pub signals: Vec<String>,
-    /// Name of a monitor of the policy without a present answer. No further node is taken.
-    pub silent: Option<String>,
+    /// A signal of the policy without a present answer. No further node is taken.
+    pub silent: Option<Silent>,
     /// Nodes that failed in this run and left the rollout afterwards.
     pub failed_and_left: u32,
     pub budget: Budget,
@@ -50,6 +50,15 @@ pub struct Fleet {
     pub nodes: Vec<Node>,
     /// Other nodes of the pool and of the domains, read by the ledger only.
     pub neighbours: Vec<Member>,
+}
+
+/// A signal without a present answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// Name of a monitor. The next answer comes within minutes.
+    Monitor(String),
+    /// Id of a gate whose values can be compared on none of the changed nodes.
+    Gate(String),
 }
 
 /// The recorded state of the rollout.

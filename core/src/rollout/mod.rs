@@ -22,6 +22,7 @@ mod notices; // Notices to users of nodes, and their deferrals
 mod order; // Order of the nodes
 mod plan; // The plan of a tick
 mod policy; // Policy of a rollout
+mod regression; // Values of gates before and after a change
 mod rehearsal; // A run of the planner against a model of the fleet
 mod rule; // Rules in force, with codes and sentences
 mod started; // Next step of a node whose change has started
@@ -43,7 +44,7 @@ pub use failures::{count_failed, count_tolerated, describe as describe_failures}
 pub use faults::Fault;
 pub use fleet::{
     Budget, Change, Condition, Control, Domain, Fleet, HaltReason, Job, Jobs, Mark, Member, Node,
-    RevisionNumber, Service, Stage, Validation,
+    RevisionNumber, Service, Silent, Stage, Validation,
 };
 pub use ledger::{Account, Exhausted, Ledger, Refusal, Slot};
 pub use losses::{Loss, Losses, count_losses};
@@ -53,6 +54,9 @@ pub use plan::{Concurrency, Placement, Plan, Verdict, plan};
 pub use policy::{
     AfterDeadline, Allow, Budgets, Canary, DrainPolicy, FailureBudget, HaltWhen, OrderKey,
     RolloutPolicy, Waves,
+};
+pub use regression::{
+    Comparisons, Loss as GateLoss, NotCompared, Regression, compare, is_comparable,
 };
 pub use rule::{Hindrance, Phase, Rule, WaitsFor};
 pub use unit_faults::find_unit_faults;

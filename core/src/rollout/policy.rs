@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::amount::Amount;
+use super::regression::Regression;
 use crate::effects::Effect;
 use crate::words;
 
@@ -59,6 +60,9 @@ pub enum HaltWhen {
     /// Name of a monitor. The monitor fires, or has given no answer three times in a row. No node is
     /// taken before the monitor's first answer, and after a missing answer.
     Monitor(String),
+    /// A value of a gate is worse on changed nodes than before their change. No further node is taken
+    /// while nodes have changed, and none of them can be compared.
+    Regression(Regression),
 }
 
 /// The canary: either a count or names.

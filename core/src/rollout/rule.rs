@@ -26,6 +26,10 @@ pub enum Rule {
     MonitorSilent {
         monitor: String,
     },
+    /// The values of a gate of the policy can be compared on none of the changed nodes.
+    NotCompared {
+        gate: String,
+    },
     /// The window closes before the node's last job ends.
     WindowEnds {
         closes: Timestamp,
@@ -144,6 +148,7 @@ impl Rule {
             Self::Frozen { .. } => "frozen",
             Self::WindowClosed { .. } => "window_closed",
             Self::MonitorSilent { .. } => "monitor_silent",
+            Self::NotCompared { .. } => "not_compared",
             Self::WindowEnds { .. } => "window_ends",
             Self::Canary { .. } => "canary",
             Self::CanaryWithoutResult => "canary_without_result",
@@ -206,6 +211,7 @@ impl Rule {
             }
             Self::Job(_) | Self::JobsUnknown => WaitsFor::Job,
             Self::Halted(_)
+            | Self::NotCompared { .. }
             | Self::CanaryWithoutResult
             | Self::DrainDeadline
             | Self::CannotRequeue(_)
@@ -270,6 +276,7 @@ impl Rule {
                 | Self::Frozen { .. }
                 | Self::WindowClosed { .. }
                 | Self::MonitorSilent { .. }
+                | Self::NotCompared { .. }
                 | Self::Canary { .. }
                 | Self::CanaryWithoutResult
                 | Self::Soak { .. }
@@ -366,6 +373,12 @@ impl fmt::Display for Rule {
             Self::WindowClosed { opens: None } => f.write_str("no maintenance window follows"),
             Self::MonitorSilent { monitor } => {
                 write!(f, "the monitor {monitor} has no present answer")
+            }
+            Self::NotCompared { gate } => {
+                write!(
+                    f,
+                    "no changed node has a value of the gate {gate} from before and after its change"
+                )
             }
             Self::WindowEnds { closes } => {
                 write!(

@@ -52,6 +52,7 @@ pub mod recoveries; // Recoveries tried on failing nodes
 pub mod replacements; // Claims moving to another node
 pub mod replicas; // Claims made by pools
 pub mod revisions; // Documents that the nodes of a pool install
+pub mod rollout_comparisons; // Values of gates before and after the change of a node
 pub mod rollout_nodes; // Nodes of rollouts: marks and facts
 pub mod rollout_places; // Sites, racks and hardware profiles of nodes
 pub mod rollout_waits; // Nodes that wait for their jobs

@@ -416,6 +416,25 @@ pub async fn find_pool_suite(
     .await?)
 }
 
+/// Returns the suite that decides about the nodes of a pool. `None`: the pool names none, or the suite
+/// was deleted.
+///
+/// # Errors
+/// When the stored suite cannot be parsed.
+pub async fn find_suite_of(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+) -> Result<Option<Suite>, Error> {
+    let suite = sqlx::query_scalar!(
+        r#"SELECT suite.spec AS "spec: Json<Suite>" FROM objects pool
+           JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite' WHERE pool.id = $1"#,
+        pool as ObjectId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(suite.map(|suite| suite.0))
+}
+
 /// Returns the suite named by an operation. The inner `Err` contains the name of a deleted suite.
 ///
 /// # Errors

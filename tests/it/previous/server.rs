@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The refusal of a server that finds an applied migration unknown to the server.
 const NEWER: &str = "was previously applied but is missing in the resolved migrations";
 /// Rows for tables left empty by the simulated fleet.
-const ROWS: [&str; 9] = [
+const ROWS: [&str; 10] = [
     "INSERT INTO sessions SELECT '\\x01', id, now(), now() + interval '1 day' FROM users LIMIT 1",
     "INSERT INTO cautions VALUES (gen_random_uuid(), 'an agent remembers more', now(), now(), 'ada', 'seen')",
     "INSERT INTO break_glass VALUES (true, now(), now() + interval '1 hour', 'ada', 'the provider is away', 'seal')",
@@ -36,6 +36,8 @@ const ROWS: [&str; 9] = [
     "INSERT INTO scheduler_jobs SELECT n.id, l.cluster_id, '[{\"ends\": null, \"id\": \"1\", \"user\": \"ada\", \"state\": \"RUNNING\"}]', 1
      FROM nodes n, scheduler_looks l WHERE n.name = 'n2'",
     "INSERT INTO due_rollouts SELECT pool_id, id, now() FROM pool_revisions ORDER BY number LIMIT 1",
+    "INSERT INTO rollout_comparisons SELECT rollout_id, node_id, 'gpu.burn', 'gpu.flops', now(), NULL, NULL, NULL, NULL, NULL, 'no_result_before'
+     FROM rollout_nodes LIMIT 1",
     "INSERT INTO pool_shortages SELECT id, now() FROM objects WHERE kind = 'pool'",
     "INSERT INTO adoptions SELECT n.id, gen_random_uuid(), 'adopted', p.id, c.id, NULL, 'ada', now() FROM nodes n, objects p, objects c
      WHERE n.name = 'n3' AND p.kind = 'pool' AND c.kind = 'credential' AND c.name = 'root'",

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use muster_api::rollouts::{AdjustRollout, Rollout};
-use muster_core::rollout::{Amount, HaltWhen};
+use muster_core::rollout::{Amount, HaltWhen, Regression};
 use serde_json::{Map, Value, json};
 
-use super::read_json;
+use super::{parse_regression, read_json};
 use crate::client::session::Session;
 
 /// The rollout, the changes and the reason.
@@ -32,16 +32,19 @@ pub(crate) struct AdjustArgs {
     /// Maintenance window, in addition to the windows of site and pool
     #[arg(long, value_name = "NAME")]
     maintenance_window: Option<String>,
-    /// Alert that halts the rollout, in place of the present alerts and monitors. Repeatable
+    /// Alert that halts the rollout, in place of the present signals. Repeatable
     #[arg(long, value_name = "ALERT")]
     halt_on_alert: Vec<String>,
-    /// Monitor that halts the rollout, in place of the present alerts and monitors. Repeatable
+    /// Monitor that halts the rollout, in place of the present signals. Repeatable
     #[arg(long, value_name = "MONITOR")]
     halt_on_monitor: Vec<String>,
+    /// Largest tolerated loss of a gate's value on a changed node, in place of the present signals. Repeatable
+    #[arg(long, value_name = "GATE/METRIC=PERCENT", value_parser = parse_regression)]
+    halt_on_regression: Vec<Regression>,
     /// File with changes to the policy, as a JSON merge patch: `null` removes a member
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "max_changing", "max_waiting", "max_validating", "failures", "visit_by", "maintenance_window",
-        "halt_on_alert", "halt_on_monitor",
+        "halt_on_alert", "halt_on_monitor", "halt_on_regression",
     ])]
     policy: Option<PathBuf>,
     /// Reason, recorded in the history
@@ -67,11 +70,14 @@ pub(super) async fn adjust(session: &Session, args: AdjustArgs) -> anyhow::Resul
     Ok(client.steer_rollout(&args.rollout, "adjust", &body).await?)
 }
 
-/// Returns the alerts and monitors of the options, if any.
+/// Returns the signals of the options, if any.
 fn list_signals(args: &AdjustArgs) -> Option<Vec<HaltWhen>> {
     let alerts = args.halt_on_alert.iter().cloned().map(HaltWhen::Alert);
     let monitors = args.halt_on_monitor.iter().cloned();
-    let signals: Vec<HaltWhen> = alerts.chain(monitors.map(HaltWhen::Monitor)).collect();
+    let monitors = monitors.map(HaltWhen::Monitor);
+    let regressions = args.halt_on_regression.iter().cloned();
+    let regressions = regressions.map(HaltWhen::Regression);
+    let signals: Vec<HaltWhen> = alerts.chain(monitors).chain(regressions).collect();
     (!signals.is_empty()).then_some(signals)
 }
 

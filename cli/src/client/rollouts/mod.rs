@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use muster_api::rollouts::{
-    PlanRollout, Rollout, RolloutEstimate, RolloutState, RolloutWindow, StartRollout, SteerNode,
-    SteerRollout,
+    PlanRollout, Rollout, RolloutEstimate, RolloutNode, RolloutState, RolloutWindow, StartRollout,
+    SteerNode, SteerRollout,
 };
 use muster_core::effects::Effect;
-use muster_core::rollout::{HaltWhen, RolloutPolicy};
+use muster_core::rollout::{HaltWhen, Regression, RolloutPolicy};
 use serde::de::DeserializeOwned;
 
 use super::asking;
@@ -71,6 +71,9 @@ pub(crate) struct PlanArgs {
     /// Monitor that halts the rollout: a query to Prometheus (muster monitor). Repeatable
     #[arg(long, value_name = "MONITOR")]
     halt_on_monitor: Vec<String>,
+    /// Largest tolerated loss of a gate's value on a changed node, in percent of the value before. Repeatable
+    #[arg(long, value_name = "GATE/METRIC=PERCENT", value_parser = parse_regression)]
+    halt_on_regression: Vec<Regression>,
 }
 
 /// The plan to start.
@@ -191,6 +194,28 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
+/// Parses `GATE/METRIC=PERCENT`. One node beyond the percentage halts.
+fn parse_regression(text: &str) -> Result<Regression, String> {
+    let parts = text
+        .rsplit_once('=')
+        .and_then(|(place, percent)| Some((place.split_once('/')?, percent)));
+    let Some(((gate, metric), percent)) = parts else {
+        return Err(
+            "write GATE/METRIC=PERCENT, such as gpu.nvbandwidth/nvbandwidth.host_to_device=5"
+                .to_owned(),
+        );
+    };
+    let percent = percent.strip_suffix('%').unwrap_or(percent);
+    Ok(Regression {
+        gate: gate.to_owned(),
+        metric: metric.to_owned(),
+        percent: percent
+            .parse()
+            .map_err(|_| format!("{percent:?} is no whole percentage"))?,
+        nodes: 1,
+    })
+}
+
 async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
     let mut policy: RolloutPolicy = match &args.policy {
         Some(path) => read_json(path)?,
@@ -205,6 +230,11 @@ async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
     policy
         .halt_when
         .extend(args.halt_on_monitor.into_iter().map(HaltWhen::Monitor));
+    policy.halt_when.extend(
+        args.halt_on_regression
+            .into_iter()
+            .map(HaltWhen::Regression),
+    );
     let body = PlanRollout {
         pool: args.pool,
         revision: args.revision,
@@ -429,26 +459,34 @@ fn describe_visits(rollout: &Rollout) -> Option<String> {
 
 /// The nodes by mark.
 fn describe_nodes(rollout: &Rollout) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut nodes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut nodes: BTreeMap<&str, Vec<&RolloutNode>> = BTreeMap::new();
     for node in rollout.nodes.iter().flatten() {
-        let reason = node.why.as_ref().or(node.last.as_ref());
-        let reason = reason.map(|reason| format!(": {}", reason.sentence));
-        nodes.entry(node.mark.as_str()).or_default().push(format!(
-            "  {:<24} {:<10} {}{}{}",
-            node.node,
-            node.effect.as_deref().unwrap_or("unknown"),
-            node.state,
-            reason.unwrap_or_default(),
-            match node.requeue_agreed_at {
-                Some(_) => " (its jobs may be requeued)",
-                None => "",
-            }
-        ));
+        nodes.entry(node.mark.as_str()).or_default().push(node);
     }
+    let mut lines = Vec::new();
     for (mark, nodes) in nodes {
         lines.push(format!("{} ({})", mark.replace('_', " "), nodes.len()));
-        lines.extend(nodes);
+        for node in nodes {
+            lines.push(describe_node(node));
+            let compared = node.compared.iter();
+            lines.extend(compared.map(|one| format!("    {}", one.sentence)));
+        }
     }
     lines
+}
+
+fn describe_node(node: &RolloutNode) -> String {
+    let reason = node.why.as_ref().or(node.last.as_ref());
+    let reason = reason.map(|reason| format!(": {}", reason.sentence));
+    format!(
+        "  {:<24} {:<10} {}{}{}",
+        node.node,
+        node.effect.as_deref().unwrap_or("unknown"),
+        node.state,
+        reason.unwrap_or_default(),
+        match node.requeue_agreed_at {
+            Some(_) => " (its jobs may be requeued)",
+            None => "",
+        }
+    )
 }

@@ -283,7 +283,8 @@ impl World {
                 next.since = now;
                 self.rollouts.push(next);
             }
-            12 => fleet.silent = Some("errors".to_owned()),
+            12 => fleet.silent = Some(Silent::Monitor("errors".to_owned())),
+            13 => fleet.silent = Some(Silent::Gate("gpu.burn".to_owned())),
             _ => {}
         }
     }

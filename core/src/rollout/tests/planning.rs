@@ -612,7 +612,7 @@ fn a_monitor_without_an_answer_holds_nodes_and_ends_no_wait() {
             staged(2, Stage::Changing(Change::Draining)),
             staged(3, Stage::Changing(Change::Drained)),
         ],
-        silent: Some("errors".to_owned()),
+        silent: Some(Silent::Monitor("errors".to_owned())),
         ..fleet(0)
     };
     let held = plan(&policy(), &fleet, start());
@@ -631,4 +631,28 @@ fn a_monitor_without_an_answer_holds_nodes_and_ends_no_wait() {
     );
     fleet.silent = None;
     assert_eq!(closed(&plan(&policy(), &fleet, start())).len(), 2);
+}
+
+/// Only a person can end this wait, so a draining node serves again.
+#[test]
+fn changed_nodes_that_cannot_be_compared_hold_all_others() {
+    let fleet = Fleet {
+        nodes: vec![
+            staged(0, Stage::Done { changed: true }),
+            node(1),
+            staged(2, Stage::Changing(Change::Draining)),
+        ],
+        silent: Some(Silent::Gate("gpu.burn".to_owned())),
+        ..fleet(0)
+    };
+    let held = plan(&policy(), &fleet, start());
+    assert_eq!(
+        [1, 2].map(|node| acts(&held, node)),
+        [vec![], vec!["give_back"]]
+    );
+    let rule = held.binding.unwrap();
+    assert_eq!(
+        (rule.code(), rule.waits_for()),
+        ("not_compared", WaitsFor::Person)
+    );
 }

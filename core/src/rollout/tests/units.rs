@@ -498,7 +498,7 @@ fn a_unit_admitted_in_part_counts_whole_to_the_wave() {
 #[test]
 fn a_monitor_without_an_answer_gives_no_drained_unit_back() {
     let mut fleet = with_unit(2, 2);
-    fleet.silent = Some("errors".to_owned());
+    fleet.silent = Some(Silent::Monitor("errors".to_owned()));
     fleet.nodes[0] = staged(0, Stage::Changing(Change::Drained));
     fleet.nodes[1] = staged(1, Stage::Changing(Change::Draining));
     for node in &mut fleet.nodes {

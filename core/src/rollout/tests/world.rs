@@ -463,6 +463,7 @@ fn check_progress(
                     | Rule::Frozen { .. }
                     | Rule::WindowClosed { .. }
                     | Rule::MonitorSilent { .. }
+                    | Rule::NotCompared { .. }
             )
         );
         let max_changing = policy.budgets.max_changing.of(fleet.planned);

@@ -68,6 +68,9 @@ pub struct Machine {
     pub foreign: bool,
     /// Whether the machine has a disk without a serial.
     pub nameless_disk: bool,
+    /// Factor on the values measured by gates: at 0.9 the machine is slower by a tenth.
+    #[serde(default = "full_speed")]
+    pub speed: f64,
     /// The switch ports seen by the interfaces, as by LLDP.
     pub neighbours: Vec<Neighbour>,
     /// Firmware and BIOS as reported by the BMC; `None` if the BMC reports neither.
@@ -101,6 +104,10 @@ pub struct Machine {
     pub bmc_password: Option<String>,
 }
 
+fn full_speed() -> f64 {
+    1.0
+}
+
 impl Machine {
     /// Builds a machine that is off and has empty disks.
     pub fn new(name: String, mac: Mac) -> Self {
@@ -112,6 +119,7 @@ impl Machine {
             memory_mib: 2048,
             foreign: false,
             nameless_disk: false,
+            speed: full_speed(),
             neighbours: Vec::new(),
             firmware: None,
             running: Running::Off,

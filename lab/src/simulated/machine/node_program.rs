@@ -1,7 +1,9 @@
 //! muster-node on a simulated machine: jobs in a spool, permits by challenge, and writes to disks.
 
 use jiff::Timestamp;
-use muster_core::gates::{Evidence, Gate, GateResult, Verdict, fingerprint};
+use muster_core::gates::{
+    Criterion, Evidence, Gate, GateResult, Limit, Measured, Op, Verdict, fingerprint,
+};
 use muster_core::ids::{JobId, OperationId, PermitId};
 use muster_core::permits::{PermitKind, verify};
 use muster_core::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport};
@@ -285,11 +287,41 @@ impl Machine {
             .gates
             .iter()
             .filter(|gate| plan.only.is_empty() || plan.only.contains(&gate.id));
-        let results = wanted.map(|gate| make_result(gate, verdict)).collect();
+        let measure = |gate: &Gate| GateResult {
+            measured: self.measure(gate),
+            ..make_result(gate, verdict)
+        };
+        let results = wanted.map(measure).collect();
         WorkResult::Gated {
             results,
             fingerprint: fingerprint(&self.facts()),
         }
+    }
+}
+
+impl Machine {
+    /// Measures each metric with a lower or an upper limit at twice the needed quality.
+    fn measure(&self, gate: &Gate) -> Vec<Measured> {
+        let measure = |criterion: &Criterion| {
+            let (Limit::Number(limit), quality) = (&criterion.limit, 2.0 * self.speed) else {
+                return None;
+            };
+            let value = match criterion.op {
+                Op::AtLeast => limit * quality,
+                Op::AtMost => limit / quality,
+                Op::Equal | Op::NotEqual => return None,
+            };
+            Some(Measured {
+                metric: criterion.metric.clone(),
+                entity: criterion.of.clone().unwrap_or_default(),
+                value: Limit::Number(value),
+                op: criterion.op,
+                limit: criterion.limit.clone(),
+                unit: criterion.unit.clone(),
+                verdict: Verdict::Pass,
+            })
+        };
+        gate.criteria.iter().filter_map(measure).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::check_reason;
 use super::control::{Request, allow_state, answer, lock};
 use super::plan::{check, check_date, check_monitors, check_window, refuse_never_open};
+use super::regressions;
 use super::windows::Windows;
 use crate::db;
 use crate::document::{self, escape, fault, merge};
@@ -70,6 +71,7 @@ pub(crate) async fn adjust(
         }
         if policy.halt_when != row.policy.0.halt_when {
             check_monitors(conn, &policy).await?;
+            regressions::check(conn, row.pool, &policy).await?;
         }
         let after = serde_json::to_value(&policy).map_err(Error::internal)?;
         let changes = list_changes(&before, &after);

@@ -10,7 +10,7 @@ use serde_json::json;
 use tracing::Instrument as _;
 
 use super::fleet::{self, Loaded};
-use super::{execute, find};
+use super::{execute, find, regressions};
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
@@ -56,6 +56,7 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
     let rollout = find(&mut tx, &id.to_string()).await?;
     let loaded = match rollout.state {
         RolloutState::Running | RolloutState::Halted => {
+            regressions::compare_changed(&mut tx, &rollout).await?;
             fleet::load_followed(&mut tx, &rollout, now).await?
         }
         // The nodes begun before are followed to their end.

@@ -11,8 +11,9 @@ mod fits; // Nodes unfit for the target
 mod fleet; // The facts of a rollout
 pub(crate) mod jobs; // Jobs on the nodes of a pool
 mod plan; // A planned rollout, with the digest that a person confirms
+mod regressions; // Values of gates worse after a change than before
 mod reinstalls; // Reinstalls, and the second person
-mod signals; // Alerts and monitors that halt a rollout
+mod signals; // Signs of trouble that halt a rollout
 pub(crate) mod view; // Rollouts as returned to readers
 pub(crate) mod windows; // The maintenance windows of a rollout
 

@@ -18,7 +18,7 @@ use sqlx::PgConnection;
 use super::fleet::{self, Loaded};
 use super::view::{self, Parts};
 use super::windows::Windows;
-use super::{fits, reinstalls};
+use super::{fits, regressions, reinstalls};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
@@ -56,6 +56,7 @@ pub(crate) async fn plan(
         let key = &pool.id.to_string();
         let named = Named { kind: "pool", key };
         actor.need(conn, "rollout.plan", named).await?;
+        regressions::check(conn, pool.id, &body.policy).await?;
         reinstalls::need_right(conn, actor, &body.policy, named).await?;
         db::revisions::lock(conn, pool.id).await?;
         let stored = revisions::find_named(conn, pool.id, body.revision).await?;

@@ -1,19 +1,20 @@
-//! Signs of trouble that halt a rollout: alerts of monitoring, and monitors.
+//! Signs of trouble that halt a rollout: alerts of monitoring, monitors, and regressions of gates.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::monitors::MonitorSpec;
 use muster_api::rollouts::{RolloutSignal, SignalKind};
-use muster_core::rollout::{HaltWhen, MonitorState, RolloutPolicy};
+use muster_core::rollout::{HaltWhen, MonitorState, RolloutPolicy, Silent};
 use serde::Deserialize as _;
 use sqlx::PgConnection;
 
+use super::regressions;
 use crate::db;
 use crate::db::alerts::FiringAlert;
 use crate::db::monitors::NamedRow;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 
-/// The signals of a rollout's policy, alerts first.
+/// The signals of a rollout's policy: alerts, then monitors, then regressions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signals(pub Vec<RolloutSignal>);
 
@@ -43,6 +44,9 @@ impl Signals {
                 describe_monitor(name, row, now)
             }));
         }
+        for (_, limit) in regressions::list_limits(&rollout.policy) {
+            signals.push(regressions::describe(conn, rollout, limit).await?);
+        }
         Ok(Self(signals))
     }
 
@@ -58,10 +62,15 @@ impl Signals {
         self.0.iter().all(is_quiet)
     }
 
-    /// Returns the name of a monitor without a present answer.
-    pub(super) fn find_unknown(&self) -> Option<String> {
+    /// Returns a signal without a present answer. Regressions come first: they need a person.
+    pub(super) fn find_unknown(&self) -> Option<Silent> {
         let is_unknown = |signal: &&RolloutSignal| signal.state == MonitorState::Unknown;
-        self.0.iter().find(is_unknown).map(|one| one.name.clone())
+        let unknown = self.0.iter().rev().find(is_unknown)?;
+        let name = unknown.name.clone();
+        Some(match unknown.kind {
+            SignalKind::Regression => Silent::Gate(name),
+            SignalKind::Alert | SignalKind::Monitor => Silent::Monitor(name),
+        })
     }
 }
 
@@ -80,6 +89,7 @@ pub(super) fn list_names(policy: &RolloutPolicy) -> (Vec<String>, Vec<String>) {
         match signal {
             HaltWhen::Alert(name) => alerts.push(name.clone()),
             HaltWhen::Monitor(name) => monitors.push(name.clone()),
+            HaltWhen::Regression(_) => {}
         }
     }
     (alerts, monitors)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use muster_api::rollouts::{
-    Rollout, RolloutLosses, RolloutNode, RolloutNow, RolloutReason, RolloutState,
+    NodeComparison, Rollout, RolloutLosses, RolloutNode, RolloutNow, RolloutReason, RolloutState,
 };
 use muster_core::ids::{NodeId, ObjectId, RolloutId};
 use muster_core::rollout::{
@@ -15,6 +15,7 @@ use sqlx::PgConnection;
 use super::estimates::find_estimate;
 use super::fits::UNFIT;
 use super::fleet::{self, Loaded, find_shown_effect};
+use super::regressions;
 use crate::access::Place;
 use crate::auth::Actor;
 use crate::db;
@@ -106,11 +107,14 @@ async fn render(
     let losses = loaded
         .as_ref()
         .map(|loaded| count_losses(&loaded.fleet, now));
-    let nodes = planned
-        .as_ref()
-        .zip(losses.as_ref())
-        .filter(|_| with_nodes)
-        .map(|((loaded, planned), losses)| render_nodes(actor, &row, loaded, planned, losses, now));
+    let nodes = match planned.as_ref().zip(losses.as_ref()) {
+        Some(((loaded, planned), losses)) if with_nodes => {
+            let compared = regressions::list(conn, &row).await?;
+            let seen = (*loaded, planned, losses);
+            Some(render_nodes(actor, &row, seen, &compared, now))
+        }
+        Some(_) | None => None,
+    };
     let estimated = match &loaded {
         Some(loaded) if is_open && parts == Parts::Estimate => {
             Some(find_estimate(conn, &row, loaded, now).await?)
@@ -194,9 +198,8 @@ async fn list_former(
 fn render_nodes(
     actor: &Actor,
     rollout: &RolloutRow,
-    loaded: &Loaded,
-    planned: &Plan,
-    losses: &Losses,
+    (loaded, planned, losses): (&Loaded, &Plan, &Losses),
+    compared: &BTreeMap<NodeId, Vec<NodeComparison>>,
     now: Timestamp,
 ) -> Vec<RolloutNode> {
     let lost: BTreeMap<NodeId, u64> = losses
@@ -230,6 +233,7 @@ fn render_nodes(
                 .is_some_and(|placement| is_begun && placement.is_overdue),
             requeue_agreed_at: row.requeue_agreed_at.map(|at| at.to_jiff()),
             lost_gpu_seconds: lost.get(&row.node).copied(),
+            compared: compared.get(&row.node).cloned().unwrap_or_default(),
             last: row
                 .reason_code
                 .clone()

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use muster_api::rollouts::{Rollout, RolloutEstimate, RolloutNode, RolloutReason, RolloutState};
+use muster_api::rollouts::{
+    NodeComparison, Rollout, RolloutEstimate, RolloutNode, RolloutReason, RolloutState,
+};
 use muster_core::rollout::Mark;
 
 use crate::ui::chips::{self, Chip};
@@ -209,6 +211,10 @@ fn render_row(node: &RolloutNode, acts: bool, now: Timestamp) -> Row {
     if node.requeue_agreed_at.is_some() {
         why.push_str(" (its jobs may be requeued)");
     }
+    for one in node.compared.iter().filter(|one| is_worth_showing(one)) {
+        why.push_str("; ");
+        why.push_str(&one.sentence);
+    }
     Row {
         node: node.node.clone(),
         chip: chips::mark(node.mark),
@@ -224,6 +230,11 @@ fn render_row(node: &RolloutNode, acts: bool, now: Timestamp) -> Row {
         late: node.overdue,
         acts,
     }
+}
+
+/// Whether a comparison shows a loss, or could not be made.
+fn is_worth_showing(compared: &NodeComparison) -> bool {
+    compared.loss_percent.is_none_or(|loss| loss > 0.0)
 }
 
 /// Lists the acts of a person on a node, as word and title.

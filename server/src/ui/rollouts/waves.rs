@@ -135,6 +135,7 @@ mod tests {
             overdue: false,
             lost_gpu_seconds: None,
             requeue_agreed_at: None,
+            compared: Vec::new(),
         }
     }
 
