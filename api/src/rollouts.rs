@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use muster_core::rollout::{Mark, MonitorState, RolloutPolicy};
+use muster_core::rollout::{Mark, MonitorState, NotCompared, RolloutPolicy};
 use muster_core::words;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -176,7 +176,7 @@ pub struct RolloutLosses {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RolloutSignal {
     pub kind: SignalKind,
-    /// Name of the alert or of the monitor, or id of the gate.
+    /// Name of the alert or of the monitor, or gate and metric of a regression: `GATE/METRIC`.
     pub name: String,
     /// `firing` and `silent` halt the rollout; `unknown` keeps further nodes from going on. An alert is
     /// `firing` or `quiet`, and a regression never `silent`.
@@ -310,9 +310,12 @@ pub struct NodeComparison {
     /// The loss in percent of the value before. Negative for a better value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_percent: Option<f64>,
-    /// Why no values could be compared: `no_result_after`, `no_result_before` or `no_common_value`.
+    /// Whether the loss is larger than the policy tolerates.
+    #[serde(default)]
+    pub is_worse: bool,
+    /// Why no values could be compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
+    pub problem: Option<NotCompared>,
     /// `gpu.nvbandwidth: nvbandwidth.host_to_device of 3 was 55.3 and is 50.1 GB/s (9.4 % worse)`.
     pub sentence: String,
 }

@@ -42,6 +42,14 @@ impl Revision {
             .max(network)
     }
 
+    /// Returns whether both revisions have the same image and stack. Another network profile brings no
+    /// other software.
+    pub fn has_software_of(&self, other: &Self) -> bool {
+        (&self.image.digest, &self.image.raw_digest)
+            == (&other.image.digest, &other.image.raw_digest)
+            && self.stack == self.stack_of(other)
+    }
+
     /// The stack of `other` under the present image name. Only the manifests decide about the
     /// image, by digest.
     fn stack_of(&self, other: &Self) -> StackSpec {

@@ -62,6 +62,7 @@ mod rollout_guards; // Changes between the plan of a tick and the acts, and memb
 mod rollout_jobs; // Rollouts and the jobs of nodes
 mod rollout_monitors; // A query to Prometheus halts a rollout
 mod rollout_pages; // The console of rollouts
+mod rollout_promotion; // A rollout of a test pool before that of production
 mod rollout_regressions; // Values of gates worse after the change of a node
 mod rollout_reinstalls; // Reinstalls by rollouts, and the second person
 mod rollout_windows; // Rollouts and maintenance windows

@@ -61,7 +61,7 @@ async fn a_slower_canary_halts_the_rollout_with_both_values() {
     set_speed(&world, 3, 0.9);
     settle(&mut world).await;
     let halted = show(&world, &name).await;
-    let sentence = "host.memory: memory.bandwidth is worse by more than 5 % on 1 of 1 compared nodes; the largest loss is 10.0 %";
+    let sentence = "host.memory: memory.bandwidth is worse by more than 5 % on 1 of 1 compared nodes; the largest loss is 10 %";
     assert_eq!(
         (&halted["state"], &halted["halt"]["code"], signal(&halted)),
         (&json!("halted"), &json!("signal"), ("firing", sentence)),
@@ -78,13 +78,13 @@ async fn a_slower_canary_halts_the_rollout_with_both_values() {
     assert_eq!(
         one["compared"],
         json!([{
-            "gate": "host.memory", "metric": "memory.bandwidth", "before": 200.0, "after": 180.0, "unit": "MB/s", "loss_percent": 10.0,
-            "sentence": "host.memory: memory.bandwidth was 200 and is 180 MB/s (10.0 % worse)",
+            "gate": "host.memory", "metric": "memory.bandwidth", "before": 200.0, "after": 180.0, "unit": "MB/s", "loss_percent": 10.0, "is_worse": true,
+            "sentence": "host.memory: memory.bandwidth was 200 and is 180 MB/s (10 % worse)",
         }])
     );
     let page = world.admin.get("/rollouts/gpu-1").await.expect(200).text;
     assert!(
-        page.contains("was 200 and is 180 MB/s (10.0 % worse)"),
+        page.contains("was 200 and is 180 MB/s (10 % worse)"),
         "{page}"
     );
     // A standing loss halts again, until a person tolerates it.
@@ -153,7 +153,7 @@ async fn a_canary_without_an_earlier_value_holds_all_others() {
         crate::rollout_guards::at_first(&world, "changing", statement).await;
         settle(&mut world).await;
         let held = show(&world, &name).await;
-        let sentence = "host.memory: memory.bandwidth is worse by more than 5 % on 0 of 0 compared nodes; 1 of 1 changed nodes cannot be compared";
+        let sentence = "host.memory: memory.bandwidth cannot be compared on 1 of 1 changed nodes";
         assert_eq!(signal(&held), ("unknown", sentence), "{statement}");
         assert_eq!(
             (&held["state"], &held["now"]["binding"]["code"]),
@@ -230,6 +230,14 @@ async fn a_limit_that_cannot_be_measured_is_refused_with_its_place() {
             ("percent", "out_of_range", "1 to 1000 percent."),
         ),
         (
+            json!({ "gate": gate, "metric": "memory.bandwidth", "percent": 100 }),
+            (
+                "percent",
+                "out_of_range",
+                "A value with a limit >= can lose at most 100 percent: write less than 100.",
+            ),
+        ),
+        (
             json!({ "gate": gate, "metric": "memory.bandwidth", "percent": 5, "nodes": 0 }),
             ("nodes", "out_of_range", "At least 1 node."),
         ),
@@ -256,4 +264,63 @@ async fn a_limit_that_cannot_be_measured_is_refused_with_its_place() {
     let found = refused(limit).await;
     assert_eq!((&*found.0, &*found.1), ("gate", "no_result"));
     assert!(found.2.contains("with the suite smoke 2"), "{}", found.2);
+}
+
+/// The halted revision made the nodes slow. The next revision is compared with the value from before both.
+#[tokio::test]
+async fn the_next_revision_is_compared_with_the_value_before_the_halted_one() {
+    let mut world = serving(2).await;
+    let name = start(&world, 2, &limited(1)).await;
+    set_speed(&world, 2, 0.9);
+    settle(&mut world).await;
+    assert_eq!(show(&world, &name).await["state"], "halted");
+    publish(&world, "3").await;
+    let planned = plan(&world, 3, &limited(1)).await.expect(201).body;
+    let body = json!({ "plan": planned["plan"], "supersede": true });
+    steer(&world, "gpu-2", "start", body).await.expect(200);
+    settle(&mut world).await;
+    let halted = show(&world, "gpu-2").await;
+    assert_eq!(halted["state"], "halted", "{halted:#}");
+    let canary = taken(&world).await[0].clone();
+    let nodes = halted["nodes"].as_array().unwrap();
+    let one = nodes.iter().find(|node| node["node"] == *canary).unwrap();
+    assert_eq!(one["compared"][0]["before"], 200.0, "{one:#}");
+}
+
+/// A person repairs the slow node and runs its gates again.
+#[tokio::test]
+async fn a_new_result_of_the_node_replaces_the_loss() {
+    let mut world = serving(2).await;
+    let name = start(&world, 2, &limited(1)).await;
+    set_speed(&world, 2, 0.9);
+    settle(&mut world).await;
+    let canary = taken(&world).await[0].clone();
+    set_speed(&world, 2, 1.0);
+    world.advance(60);
+    world.ask(&canary, "converge").await.expect(202);
+    settle(&mut world).await;
+    assert_eq!(signal(&show(&world, &name).await).0, "quiet");
+    let reason = json!({ "reason": "the node was too warm" });
+    steer(&world, &name, "resume", reason).await.expect(200);
+    settle(&mut world).await;
+    assert_eq!(show(&world, &name).await["state"], "done");
+}
+
+/// The way out of a halt is open after a change of the suite too.
+#[tokio::test]
+async fn a_known_loss_is_tolerated_after_a_change_of_the_suite() {
+    let mut world = serving(2).await;
+    let name = start(&world, 2, &limited(1)).await;
+    set_speed(&world, 2, 0.9);
+    settle(&mut world).await;
+    world
+        .admin
+        .put("/v1/suites/smoke", &suite("2"))
+        .await
+        .expect(200);
+    let mut signals = limited(1)["halt_when"].clone();
+    signals[0]["regression"]["percent"] = json!(10);
+    let body = json!({ "policy": { "halt_when": signals }, "reason": "the loss is known" });
+    let adjusted = steer(&world, &name, "adjust", body).await.expect(200).body;
+    assert_eq!(signal(&adjusted).0, "quiet", "{adjusted:#}");
 }

@@ -22,7 +22,7 @@ pub(super) fn find_stop(fleet: &Fleet, halt: Option<&HaltReason>, now: Timestamp
         Opening::Open { until } if until.is_none_or(|until| until > now) => {
             fleet.silent.clone().map(|silent| match silent {
                 Silent::Monitor(monitor) => Rule::MonitorSilent { monitor },
-                Silent::Gate(gate) => Rule::NotCompared { gate },
+                Silent::Gate { name, is_pending } => Rule::NotCompared { name, is_pending },
             })
         }
         Opening::Open { .. } => Some(Rule::WindowClosed { opens: None }),

@@ -57,8 +57,12 @@ pub fn estimate_within(
     most_work: usize,
     now: Timestamp,
 ) -> Eta {
-    // A monitor answers within minutes.
-    let is_awaited = matches!(fleet.silent, Some(Silent::Monitor(_)));
+    // A monitor answers within minutes, and a changed node is compared within seconds.
+    let is_awaited = match &fleet.silent {
+        Some(Silent::Monitor(_)) => true,
+        Some(Silent::Gate { is_pending, .. }) => *is_pending,
+        None => false,
+    };
     let answered = is_awaited.then(|| Fleet {
         silent: None,
         ..fleet.clone()

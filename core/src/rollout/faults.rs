@@ -12,7 +12,7 @@ use super::regression::Regression;
 const DAY_S: u32 = 24 * 3600;
 const MOST_NOTICES: usize = 8;
 const MOST_SIGNALS: usize = 20;
-/// Longest name of an alert or a monitor, in characters.
+/// Longest name of another object, in characters.
 const LONGEST_NAME: usize = 200;
 
 /// An error in a policy or in maintenance windows.
@@ -58,6 +58,9 @@ impl RolloutPolicy {
             faults.push(Fault::new("stall_after_s", "out_of_range", detail));
         }
         check_signals(&self.halt_when, &mut faults);
+        if let Some(name) = &self.after {
+            check_name("after".to_owned(), name, &mut faults);
+        }
         check_notices(&self.notice_before_s, self.max_deferral_s, &mut faults);
         faults
     }
@@ -81,12 +84,15 @@ fn check_signals(signals: &[HaltWhen], faults: &mut Vec<Fault>) {
             }
         };
         for (member, name) in names {
-            if name.is_empty() || name.chars().count() > LONGEST_NAME {
-                let pointer = format!("halt_when/{at}/{member}");
-                let detail = format!("1 to {LONGEST_NAME} characters.");
-                faults.push(Fault::new(pointer, "out_of_range", detail));
-            }
+            check_name(format!("halt_when/{at}/{member}"), name, faults);
         }
+    }
+}
+
+fn check_name(pointer: String, name: &str, faults: &mut Vec<Fault>) {
+    if name.is_empty() || name.chars().count() > LONGEST_NAME {
+        let detail = format!("1 to {LONGEST_NAME} characters.");
+        faults.push(Fault::new(pointer, "out_of_range", detail));
     }
 }
 

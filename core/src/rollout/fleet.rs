@@ -57,8 +57,13 @@ pub struct Fleet {
 pub enum Silent {
     /// Name of a monitor. The next answer comes within minutes.
     Monitor(String),
-    /// Id of a gate whose values can be compared on none of the changed nodes.
-    Gate(String),
+    /// A gate whose values cannot be compared on enough changed nodes.
+    Gate {
+        /// Gate and metric: `gpu.nvbandwidth/nvbandwidth.host_to_device`.
+        name: String,
+        /// A changed node is compared at the next tick.
+        is_pending: bool,
+    },
 }
 
 /// The recorded state of the rollout.

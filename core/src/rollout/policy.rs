@@ -38,6 +38,10 @@ pub struct RolloutPolicy {
     /// Name of a maintenance window for this rollout, beside the windows of site and pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maintenance_window: Option<String>,
+    /// Name of a rollout of another pool with the same image and stack, such as that of a test pool. The
+    /// start is refused until that rollout is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
     /// Signs of trouble that halt the rollout; at most 20.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub halt_when: Vec<HaltWhen>,
@@ -215,6 +219,7 @@ impl Default for RolloutPolicy {
             train: false,
             visit_by: None,
             maintenance_window: None,
+            after: None,
             halt_when: Vec::new(),
             notice_before_s: Vec::new(),
             max_deferral_s: 0,

@@ -26,9 +26,12 @@ pub enum Rule {
     MonitorSilent {
         monitor: String,
     },
-    /// The values of a gate of the policy can be compared on none of the changed nodes.
+    /// The values of a gate of the policy cannot be compared on enough changed nodes.
     NotCompared {
-        gate: String,
+        /// Gate and metric.
+        name: String,
+        /// A changed node is compared at the next tick.
+        is_pending: bool,
     },
     /// The window closes before the node's last job ends.
     WindowEnds {
@@ -211,7 +214,9 @@ impl Rule {
             }
             Self::Job(_) | Self::JobsUnknown => WaitsFor::Job,
             Self::Halted(_)
-            | Self::NotCompared { .. }
+            | Self::NotCompared {
+                is_pending: false, ..
+            }
             | Self::CanaryWithoutResult
             | Self::DrainDeadline
             | Self::CannotRequeue(_)
@@ -221,6 +226,9 @@ impl Rule {
             | Self::OthersDrain { .. }
             | Self::Unreadable { .. } => WaitsFor::Person,
             Self::Superseded
+            | Self::NotCompared {
+                is_pending: true, ..
+            }
             | Self::MonitorSilent { .. }
             | Self::Canary { .. }
             | Self::Soak { .. }
@@ -374,12 +382,14 @@ impl fmt::Display for Rule {
             Self::MonitorSilent { monitor } => {
                 write!(f, "the monitor {monitor} has no present answer")
             }
-            Self::NotCompared { gate } => {
-                write!(
-                    f,
-                    "no changed node has a value of the gate {gate} from before and after its change"
-                )
-            }
+            Self::NotCompared {
+                name,
+                is_pending: true,
+            } => write!(f, "changed nodes are compared soon: {name}"),
+            Self::NotCompared {
+                name,
+                is_pending: false,
+            } => write!(f, "too few changed nodes can be compared: {name}"),
             Self::WindowEnds { closes } => {
                 write!(
                     f,

@@ -35,10 +35,19 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns the rule that gives drained nodes back. A monitor without an answer does not: the wait is
-    /// short, and requeued jobs have ended already.
+    /// Returns the rule that gives drained nodes back. A monitor without an answer and a node to be
+    /// compared do not: the wait is short, and requeued jobs have ended already.
     pub(super) fn find_return(&self) -> Option<&'a Rule> {
-        let is_short = |rule: &&Rule| matches!(rule, Rule::MonitorSilent { .. });
+        let is_short = |rule: &&Rule| {
+            matches!(
+                rule,
+                Rule::MonitorSilent { .. }
+                    | Rule::NotCompared {
+                        is_pending: true,
+                        ..
+                    }
+            )
+        };
         self.stop.filter(|rule| !is_short(rule))
     }
 }

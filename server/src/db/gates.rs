@@ -88,8 +88,9 @@ pub async fn insert(
         &waived,
         &documents,
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    super::rollout_comparisons::forget(conn, run.node).await?;
     Ok(id)
 }
 
@@ -137,7 +138,8 @@ pub async fn void_runs(conn: &mut PgConnection, node: NodeId, now: Timestamp) ->
         node as NodeId,
         now.to_sqlx() as _,
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    super::rollout_comparisons::forget(conn, node).await?;
     Ok(())
 }

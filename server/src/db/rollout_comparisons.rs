@@ -3,20 +3,19 @@
 use muster_core::gates::Measured;
 use muster_core::ids::{NodeId, ObjectId, RolloutId};
 use muster_core::rollout::{Comparisons, GateLoss, NotCompared, Regression, compare};
+use serde_json::Value;
 use sqlx::PgConnection;
-use sqlx::types::Json;
 
 use crate::error::Error;
 
-/// A changed node without a comparison, with the values of its last gates.
+/// A changed node without a comparison, with the measured values of its gate as stored.
 #[derive(Clone, Debug)]
 pub struct DueRow {
     pub node: NodeId,
-    pub changed_at: jiff_sqlx::Timestamp,
-    /// From the operation of the change. `None` without a result of the gate.
-    pub after: Option<Json<Vec<Measured>>>,
-    /// From the last run before the change, with the same suite on the same hardware.
-    pub before: Option<Json<Vec<Measured>>>,
+    /// Of the last run since the change. `None` without a result of the gate.
+    pub after: Option<Value>,
+    /// Of the last run before the change, with the same suite on the same hardware.
+    pub before: Option<Value>,
 }
 
 impl DueRow {
@@ -24,69 +23,99 @@ impl DueRow {
     ///
     /// # Errors
     /// When the values cannot be compared.
-    pub fn compare(&self, metric: &str) -> Result<GateLoss, NotCompared> {
-        let after = self.after.as_ref().ok_or(NotCompared::NoResultAfter)?;
-        let before = self.before.as_ref().ok_or(NotCompared::NoResultBefore)?;
-        compare(metric, &before.0, &after.0)
+    pub fn compare(self, metric: &str) -> Result<GateLoss, NotCompared> {
+        let after = self.after.ok_or(NotCompared::NoResultAfter)?;
+        let before = self.before.ok_or(NotCompared::NoResultBefore)?;
+        let read = |value: Value| {
+            let measured: Result<Vec<Measured>, _> = serde_json::from_value(value);
+            measured.map_err(|_| NotCompared::Unreadable)
+        };
+        compare(metric, &read(before)?, &read(after)?)
     }
 }
 
-/// Lists changed nodes without a comparison, oldest first.
+/// A metric to be compared, and the suite that measures it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    pub rollout: RolloutId,
+    pub limit: &'a Regression,
+    /// Name and version.
+    pub suite: &'a str,
+}
+
+/// Lists changed nodes without a comparison; of all nodes, or one. Runs of a rollout that was superseded
+/// are no values from before: the next rollout brings their nodes further.
 pub async fn list_due(
     conn: &mut PgConnection,
-    rollout: RolloutId,
-    limit: &Regression,
+    asked: Asked<'_>,
+    node: Option<NodeId>,
     most: i64,
 ) -> Result<Vec<DueRow>, Error> {
     Ok(sqlx::query_as!(
         DueRow,
-        r#"SELECT r.node_id AS "node: NodeId", r.since AS changed_at, later.measured AS "after?: Json<Vec<Measured>>", earlier.measured AS "before?: Json<Vec<Measured>>"
-           FROM rollout_nodes r
+        r#"WITH due AS MATERIALIZED (
+               SELECT r.rollout_id, r.node_id, r.taken_at FROM rollout_nodes r
+               WHERE r.rollout_id = $1 AND r.mark = 'done' AND r.changed AND ($5::uuid IS NULL OR r.node_id = $5)
+                     AND NOT EXISTS (SELECT FROM rollout_comparisons c
+                                     WHERE c.rollout_id = $1 AND c.node_id = r.node_id AND c.gate = $2 AND c.metric = $3)
+               LIMIT $6)
+           SELECT due.node_id AS "node: NodeId", later.measured AS "after?", earlier.measured AS "before?"
+           FROM due
                 LEFT JOIN LATERAL (
-                    SELECT run.suite, run.fingerprint, g.result -> 'measured' AS measured
-                    FROM gate_runs run JOIN jobs j ON j.id = run.job_id AND j.operation_id = r.operation_id
+                    SELECT run.fingerprint, g.result -> 'measured' AS measured
+                    FROM gate_runs run JOIN jobs j ON j.id = run.job_id LEFT JOIN operations o ON o.id = j.operation_id
                          JOIN gate_results g ON g.run_id = run.id AND g.gate = $2
-                    WHERE run.node_id = r.node_id AND run.voided_at IS NULL AND g.verdict IN ('pass', 'fail')
+                    WHERE run.node_id = due.node_id AND run.suite = $4 AND run.voided_at IS NULL
+                          AND (run.finished_at > due.taken_at OR o.rollout_id = due.rollout_id)
+                          AND (g.verdict = 'pass' OR g.verdict = 'fail' AND (g.shadow OR g.waived))
                     ORDER BY run.id DESC LIMIT 1) later ON true
                 LEFT JOIN LATERAL (
                     SELECT g.result -> 'measured' AS measured
                     FROM gate_runs run JOIN jobs j ON j.id = run.job_id LEFT JOIN operations o ON o.id = j.operation_id
+                         LEFT JOIN rollouts past ON past.id = o.rollout_id
                          JOIN gate_results g ON g.run_id = run.id AND g.gate = $2
-                    WHERE run.node_id = r.node_id AND run.voided_at IS NULL AND run.finished_at <= r.taken_at AND o.rollout_id IS DISTINCT FROM r.rollout_id
-                          AND run.suite = later.suite AND run.fingerprint = later.fingerprint
+                    WHERE run.node_id = due.node_id AND run.suite = $4 AND run.voided_at IS NULL AND run.fingerprint = later.fingerprint
+                          AND run.finished_at <= due.taken_at AND o.rollout_id IS DISTINCT FROM due.rollout_id
+                          AND past.state IS DISTINCT FROM 'superseded'
                           AND (g.verdict = 'pass' OR g.verdict = 'fail' AND (g.shadow OR g.waived))
-                    ORDER BY run.id DESC LIMIT 1) earlier ON true
-           WHERE r.rollout_id = $1 AND r.mark = 'done' AND r.changed
-                 AND NOT EXISTS (SELECT FROM rollout_comparisons c WHERE c.rollout_id = $1 AND c.node_id = r.node_id
-                                 AND c.gate = $2 AND c.metric = $3 AND c.changed_at = r.since)
-           ORDER BY r.since LIMIT $4"#,
-        rollout as RolloutId,
-        limit.gate,
-        limit.metric,
+                    ORDER BY run.id DESC LIMIT 1) earlier ON true"#,
+        asked.rollout as RolloutId,
+        asked.limit.gate,
+        asked.limit.metric,
+        asked.suite,
+        node as Option<NodeId>,
         most,
     )
     .fetch_all(conn)
     .await?)
 }
 
+/// Removes the comparisons of a node in open rollouts: the gates have new results, or the former ones
+/// are void.
+pub async fn forget(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<()> {
+    let forgotten = sqlx::query!(
+        "DELETE FROM rollout_comparisons c USING rollouts o
+         WHERE c.node_id = $1 AND o.id = c.rollout_id AND o.state IN ('running', 'halted')",
+        node as NodeId,
+    );
+    forgotten.execute(conn).await.map(drop)
+}
+
 /// Writes the comparison of a node.
 pub async fn write(
     conn: &mut PgConnection,
-    rollout: RolloutId,
-    limit: &Regression,
-    row: &DueRow,
+    asked: Asked<'_>,
+    node: NodeId,
     found: Result<&GateLoss, NotCompared>,
 ) -> Result<(), Error> {
     let loss = found.ok();
     sqlx::query!(
-        "INSERT INTO rollout_comparisons (rollout_id, node_id, gate, metric, changed_at, entity, before, after, unit, loss, problem)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-         ON CONFLICT (rollout_id, node_id, gate, metric) DO UPDATE SET changed_at = $5, entity = $6, before = $7, after = $8, unit = $9, loss = $10, problem = $11",
-        rollout as RolloutId,
-        row.node as NodeId,
-        limit.gate,
-        limit.metric,
-        row.changed_at as _,
+        "INSERT INTO rollout_comparisons (rollout_id, node_id, gate, metric, entity, before, after, unit, loss, problem)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
+        asked.rollout as RolloutId,
+        node as NodeId,
+        asked.limit.gate,
+        asked.limit.metric,
         loss.map(|loss| loss.entity.as_str()),
         loss.map(|loss| loss.before),
         loss.map(|loss| loss.after),
@@ -103,8 +132,10 @@ pub async fn write(
 #[derive(Clone, Copy, Debug)]
 pub struct CountedRow {
     pub changed: i64,
-    pub looked_at: i64,
+    /// Changed nodes without a comparison.
+    pub pending: i64,
     pub compared: i64,
+    /// Also nodes that failed since.
     pub worse: i64,
     /// The largest loss, in percent.
     pub worst: Option<f64>,
@@ -116,7 +147,7 @@ impl CountedRow {
         let count = |number: i64| u32::try_from(number).unwrap_or_default();
         Comparisons {
             changed: count(self.changed),
-            pending: count(self.changed - self.looked_at),
+            pending: count(self.pending),
             compared: count(self.compared),
             worse: count(self.worse),
         }
@@ -131,11 +162,13 @@ pub async fn count(
 ) -> Result<CountedRow, Error> {
     Ok(sqlx::query_as!(
         CountedRow,
-        r#"SELECT count(*) AS "changed!", count(c.node_id) AS "looked_at!", count(c.loss) AS "compared!",
+        r#"SELECT count(*) FILTER (WHERE r.mark = 'done' AND r.changed) AS "changed!",
+                  count(*) FILTER (WHERE r.mark = 'done' AND r.changed AND c.node_id IS NULL) AS "pending!",
+                  count(c.loss) FILTER (WHERE r.mark = 'done' AND r.changed) AS "compared!",
                   count(*) FILTER (WHERE c.loss > $4) AS "worse!", max(c.loss) AS worst
            FROM rollout_nodes r LEFT JOIN rollout_comparisons c ON c.rollout_id = r.rollout_id AND c.node_id = r.node_id
-                AND c.gate = $2 AND c.metric = $3 AND c.changed_at = r.since
-           WHERE r.rollout_id = $1 AND r.mark = 'done' AND r.changed"#,
+                AND c.gate = $2 AND c.metric = $3
+           WHERE r.rollout_id = $1"#,
         rollout as RolloutId,
         limit.gate,
         limit.metric,
@@ -167,7 +200,7 @@ pub async fn list(
     Ok(sqlx::query_as!(
         ComparisonRow,
         r#"SELECT c.node_id AS "node: NodeId", c.gate, c.metric, c.entity, c.before, c.after, c.unit, c.loss, c.problem AS "problem: NotCompared"
-           FROM rollout_comparisons c JOIN rollout_nodes r ON r.rollout_id = c.rollout_id AND r.node_id = c.node_id AND r.mark = 'done' AND r.since = c.changed_at
+           FROM rollout_comparisons c
            WHERE c.rollout_id = $1 ORDER BY c.gate, c.metric"#,
         rollout as RolloutId,
     )
@@ -184,7 +217,7 @@ pub async fn has_result(
 ) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM claims c JOIN gate_runs run ON run.node_id = c.node_id AND run.voided_at IS NULL AND run.suite = $3
-                          JOIN gate_results g ON g.run_id = run.id AND g.gate = $2 AND g.verdict IN ('pass', 'fail')
+                          JOIN gate_results g ON g.run_id = run.id AND g.gate = $2 AND (g.verdict = 'pass' OR g.verdict = 'fail' AND (g.shadow OR g.waived))
                           WHERE c.pool_id = $1 AND c.state = 'bound') AS "has!""#,
         pool as ObjectId,
         gate,

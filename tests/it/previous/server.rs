@@ -36,7 +36,7 @@ const ROWS: [&str; 10] = [
     "INSERT INTO scheduler_jobs SELECT n.id, l.cluster_id, '[{\"ends\": null, \"id\": \"1\", \"user\": \"ada\", \"state\": \"RUNNING\"}]', 1
      FROM nodes n, scheduler_looks l WHERE n.name = 'n2'",
     "INSERT INTO due_rollouts SELECT pool_id, id, now() FROM pool_revisions ORDER BY number LIMIT 1",
-    "INSERT INTO rollout_comparisons SELECT rollout_id, node_id, 'gpu.burn', 'gpu.flops', now(), NULL, NULL, NULL, NULL, NULL, 'no_result_before'
+    "INSERT INTO rollout_comparisons SELECT rollout_id, node_id, 'gpu.burn', 'gpu.flops', NULL, NULL, NULL, NULL, NULL, 'no_result_before'
      FROM rollout_nodes LIMIT 1",
     "INSERT INTO pool_shortages SELECT id, now() FROM objects WHERE kind = 'pool'",
     "INSERT INTO adoptions SELECT n.id, gen_random_uuid(), 'adopted', p.id, c.id, NULL, 'ada', now() FROM nodes n, objects p, objects c

@@ -7,7 +7,8 @@ use muster_api::rollouts::{AdjustRollout, Rollout};
 use muster_core::rollout::{Amount, HaltWhen, Regression};
 use serde_json::{Map, Value, json};
 
-use super::{parse_regression, read_json};
+use super::read_json;
+use super::regression::parse_regression;
 use crate::client::session::Session;
 
 /// The rollout, the changes and the reason.

@@ -1,6 +1,7 @@
 //! `muster rollout`.
 
 mod adjust; // Changes to the policy of an open rollout
+mod regression; // The option for a regression
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use serde::de::DeserializeOwned;
 use super::asking;
 use super::output::{Column, Form};
 use super::session::Session;
+use regression::parse_regression;
 
 /// Subcommands of rollouts.
 #[derive(Debug, Subcommand)]
@@ -65,6 +67,9 @@ pub(crate) struct PlanArgs {
     /// Maintenance window, in addition to the windows of site and pool
     #[arg(long, value_name = "NAME")]
     maintenance_window: Option<String>,
+    /// Rollout of another pool that must be done before the start, with the same image and stack
+    #[arg(long, value_name = "ROLLOUT")]
+    after: Option<String>,
     /// Alert that halts the rollout while it fires on a node that the rollout has taken. Repeatable
     #[arg(long, value_name = "ALERT")]
     halt_on_alert: Vec<String>,
@@ -194,28 +199,6 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// Parses `GATE/METRIC=PERCENT`. One node beyond the percentage halts.
-fn parse_regression(text: &str) -> Result<Regression, String> {
-    let parts = text
-        .rsplit_once('=')
-        .and_then(|(place, percent)| Some((place.split_once('/')?, percent)));
-    let Some(((gate, metric), percent)) = parts else {
-        return Err(
-            "write GATE/METRIC=PERCENT, such as gpu.nvbandwidth/nvbandwidth.host_to_device=5"
-                .to_owned(),
-        );
-    };
-    let percent = percent.strip_suffix('%').unwrap_or(percent);
-    Ok(Regression {
-        gate: gate.to_owned(),
-        metric: metric.to_owned(),
-        percent: percent
-            .parse()
-            .map_err(|_| format!("{percent:?} is no whole percentage"))?,
-        nodes: 1,
-    })
-}
-
 async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
     let mut policy: RolloutPolicy = match &args.policy {
         Some(path) => read_json(path)?,
@@ -223,6 +206,9 @@ async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<Rollout> {
     };
     if args.maintenance_window.is_some() {
         policy.maintenance_window = args.maintenance_window;
+    }
+    if args.after.is_some() {
+        policy.after = args.after;
     }
     policy
         .halt_when
@@ -343,6 +329,9 @@ fn describe(rollout: &Rollout) -> Vec<String> {
     lines.extend(losses.map(|losses| losses.sentence.clone()));
     let signals = rollout.now.iter().flat_map(|now| &now.signals);
     lines.extend(signals.map(|signal| format!("signal: {}", signal.sentence)));
+    if let Some(after) = &rollout.policy.after {
+        lines.push(format!("after: {after}, which must be done first"));
+    }
     let windows = rollout.now.iter().flat_map(|now| &now.windows);
     lines.extend(windows.map(describe_window));
     lines.extend(describe_waves(rollout));

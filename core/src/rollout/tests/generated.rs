@@ -284,7 +284,12 @@ impl World {
                 self.rollouts.push(next);
             }
             12 => fleet.silent = Some(Silent::Monitor("errors".to_owned())),
-            13 => fleet.silent = Some(Silent::Gate("gpu.burn".to_owned())),
+            13 => {
+                fleet.silent = Some(Silent::Gate {
+                    name: "gpu.burn/burn.speed".to_owned(),
+                    is_pending: self.dice.hits(2),
+                });
+            }
             _ => {}
         }
     }

@@ -633,26 +633,29 @@ fn a_monitor_without_an_answer_holds_nodes_and_ends_no_wait() {
     assert_eq!(closed(&plan(&policy(), &fleet, start())).len(), 2);
 }
 
-/// Only a person can end this wait, so a draining node serves again.
+/// Only a person can end this wait, so a draining node serves again. A comparison at the next tick ends
+/// the other wait.
 #[test]
 fn changed_nodes_that_cannot_be_compared_hold_all_others() {
-    let fleet = Fleet {
-        nodes: vec![
-            staged(0, Stage::Done { changed: true }),
-            node(1),
-            staged(2, Stage::Changing(Change::Draining)),
-        ],
-        silent: Some(Silent::Gate("gpu.burn".to_owned())),
-        ..fleet(0)
-    };
-    let held = plan(&policy(), &fleet, start());
-    assert_eq!(
-        [1, 2].map(|node| acts(&held, node)),
-        [vec![], vec!["give_back"]]
-    );
-    let rule = held.binding.unwrap();
-    assert_eq!(
-        (rule.code(), rule.waits_for()),
-        ("not_compared", WaitsFor::Person)
-    );
+    for (is_pending, draining, waits_for) in [
+        (false, vec!["give_back"], WaitsFor::Person),
+        (true, vec![], WaitsFor::Progress),
+    ] {
+        let fleet = Fleet {
+            nodes: vec![
+                staged(0, Stage::Done { changed: true }),
+                node(1),
+                staged(2, Stage::Changing(Change::Draining)),
+            ],
+            silent: Some(Silent::Gate {
+                name: "gpu.burn/burn.speed".to_owned(),
+                is_pending,
+            }),
+            ..fleet(0)
+        };
+        let held = plan(&policy(), &fleet, start());
+        assert_eq!([1, 2].map(|node| acts(&held, node)), [vec![], draining]);
+        let rule = held.binding.unwrap();
+        assert_eq!((rule.code(), rule.waits_for()), ("not_compared", waits_for));
+    }
 }

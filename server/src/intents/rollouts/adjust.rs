@@ -71,7 +71,7 @@ pub(crate) async fn adjust(
         }
         if policy.halt_when != row.policy.0.halt_when {
             check_monitors(conn, &policy).await?;
-            regressions::check(conn, row.pool, &policy).await?;
+            regressions::check(conn, row.pool, &policy, &row.policy).await?;
         }
         let after = serde_json::to_value(&policy).map_err(Error::internal)?;
         let changes = list_changes(&before, &after);

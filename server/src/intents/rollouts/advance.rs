@@ -10,6 +10,7 @@ use serde_json::json;
 use tracing::Instrument as _;
 
 use super::fleet::{self, Loaded};
+use super::signals::Signals;
 use super::{execute, find, regressions};
 use crate::app::App;
 use crate::db;
@@ -56,7 +57,7 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
     let rollout = find(&mut tx, &id.to_string()).await?;
     let loaded = match rollout.state {
         RolloutState::Running | RolloutState::Halted => {
-            regressions::compare_changed(&mut tx, &rollout).await?;
+            regressions::compare_changed(&mut tx, &rollout, None).await?;
             fleet::load_followed(&mut tx, &rollout, now).await?
         }
         // The nodes begun before are followed to their end.
@@ -119,15 +120,8 @@ async fn judge(
             if loaded.fleet.nodes.iter().any(has_passed) {
                 db::revisions::set_present(conn, rollout.pool, rollout.target).await?;
             }
-            record(
-                conn,
-                rollout,
-                "rollout.done",
-                "done: every node has ended",
-                "done",
-                now,
-            )
-            .await?;
+            let what = describe_end(&loaded.signals);
+            record(conn, rollout, "rollout.done", &what, "done", now).await?;
             Ok(true)
         }
         Verdict::Stalled { cause, since } if stalled.is_none_or(|before| *since > before) => {
@@ -145,6 +139,13 @@ async fn judge(
         }
         Verdict::Halt(_) | Verdict::Stalled { .. } | Verdict::Running => Ok(false),
     }
+}
+
+/// Describes the end, with the signals that were never known.
+fn describe_end(signals: &Signals) -> String {
+    let mut parts = vec!["done: every node has ended".to_owned()];
+    parts.extend(signals.list_unknown());
+    parts.join("; ")
 }
 
 /// Records an event for each node whose drain deadline has passed, once for each wait: a person ends

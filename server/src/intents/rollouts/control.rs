@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 
 use super::plan::find_digest;
 use super::view::{self, Parts};
-use super::{check_reason, fleet, reinstalls};
+use super::{check_reason, fleet, promotion, reinstalls};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -37,7 +37,8 @@ impl<'a> Request<'a> {
 ///
 /// # Errors
 /// 404; 409 `plan_changed` where nodes or effects have changed since the plan, `expired` after the
-/// plan's end, `rollout_open` beside another rollout of the pool.
+/// plan's end, `not_promoted` before the end of the rollout named by `after`, `rollout_open` beside
+/// another rollout of the pool.
 pub(crate) async fn start(
     request: Request<'_>,
     idempotency: IdempotencyKey,
@@ -63,6 +64,7 @@ pub(crate) async fn start(
             );
             return Err(Error::conflict("plan_changed", detail));
         }
+        promotion::allow_start(conn, &row).await?;
         reinstalls::allow_start(conn, app, actor, &row, &loaded).await?;
         begin(conn, app, actor, &row, body.supersede).await?;
         answer(conn, request).await

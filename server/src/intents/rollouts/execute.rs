@@ -14,6 +14,7 @@ use sqlx::{Acquire as _, PgConnection};
 
 use super::fits::UNFIT;
 use super::fleet::{Loaded, find_effect};
+use super::regressions;
 use super::signals::Signals;
 use super::windows::Windows;
 use crate::app::{App, wake};
@@ -94,6 +95,9 @@ pub(super) async fn apply(
         operation,
     )
     .await?;
+    if act.mark() == Mark::Done {
+        regressions::compare_changed(&mut tx, rollout, Some(row.node)).await?;
+    }
     tx.commit().await?;
     if let Some(pass) = pass {
         pass.wake(app).await?;

@@ -11,8 +11,10 @@ mod fits; // Nodes unfit for the target
 mod fleet; // The facts of a rollout
 pub(crate) mod jobs; // Jobs on the nodes of a pool
 mod plan; // A planned rollout, with the digest that a person confirms
+mod promotion; // A rollout of another pool before this one
 mod regressions; // Values of gates worse after a change than before
 mod reinstalls; // Reinstalls, and the second person
+mod reuse; // A former policy for a new plan
 mod signals; // Signs of trouble that halt a rollout
 pub(crate) mod view; // Rollouts as returned to readers
 pub(crate) mod windows; // The maintenance windows of a rollout
@@ -29,6 +31,7 @@ pub use automatic::start_due;
 pub(crate) use control::{Request, halt, promote, requeue, resume, retry, skip, start};
 pub use estimates::estimate_large;
 pub(crate) use plan::plan;
+pub(crate) use reuse::reuse_policy;
 
 /// The longest reason, in bytes.
 const REASON: usize = 1000;

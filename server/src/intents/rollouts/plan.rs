@@ -18,7 +18,7 @@ use sqlx::PgConnection;
 use super::fleet::{self, Loaded};
 use super::view::{self, Parts};
 use super::windows::Windows;
-use super::{fits, regressions, reinstalls};
+use super::{fits, promotion, regressions, reinstalls};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
@@ -56,7 +56,7 @@ pub(crate) async fn plan(
         let key = &pool.id.to_string();
         let named = Named { kind: "pool", key };
         actor.need(conn, "rollout.plan", named).await?;
-        regressions::check(conn, pool.id, &body.policy).await?;
+        regressions::check(conn, pool.id, &body.policy, &RolloutPolicy::default()).await?;
         reinstalls::need_right(conn, actor, &body.policy, named).await?;
         db::revisions::lock(conn, pool.id).await?;
         let stored = revisions::find_named(conn, pool.id, body.revision).await?;
@@ -89,6 +89,7 @@ pub(super) async fn store(
     (pool, pool_name): (ObjectId, &str),
 ) -> Result<(RolloutRow, Loaded), Error> {
     let target = revisions::parse_installable(stored)?;
+    promotion::check(conn, actor, pool, &target, policy).await?;
     let now = app.clock.now();
     let number = db::rollouts::find_next_number(conn, pool_name).await?;
     let name = format!("{pool_name}-{number}");

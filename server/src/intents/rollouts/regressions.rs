@@ -1,15 +1,16 @@
 //! Values of gates that are worse after the change of a node than before.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::rollouts::{NodeComparison, RolloutSignal, SignalKind};
-use muster_core::gates::Suite;
+use muster_core::gates::{Op, Suite};
 use muster_core::ids::{NodeId, ObjectId};
 use muster_core::rollout::{HaltWhen, NotCompared, Regression, RolloutPolicy, is_comparable};
 use sqlx::PgConnection;
 
 use crate::db;
-use crate::db::rollout_comparisons::{ComparisonRow, CountedRow};
+use crate::db::rollout_comparisons::{Asked, ComparisonRow, CountedRow};
 use crate::db::rollouts::RolloutRow;
 use crate::document::fault;
 use crate::error::Error;
@@ -26,27 +27,43 @@ pub(super) fn list_limits(policy: &RolloutPolicy) -> impl Iterator<Item = (usize
     })
 }
 
-/// Compares the nodes whose change has ended since the last tick.
+/// Compares the changed nodes without a comparison; all nodes, or one whose change has ended.
 ///
 /// # Errors
 /// When the database fails.
 pub(super) async fn compare_changed(
     conn: &mut PgConnection,
     rollout: &RolloutRow,
+    node: Option<NodeId>,
 ) -> Result<(), Error> {
+    if list_limits(&rollout.policy).next().is_none() {
+        return Ok(());
+    }
+    let suite = db::specs::find_suite_of(conn, rollout.pool).await?;
+    let suite = suite.as_ref().map(name_version).unwrap_or_default();
     for (_, limit) in list_limits(&rollout.policy) {
-        let due = db::rollout_comparisons::list_due(conn, rollout.id, limit, MOST).await?;
-        for row in due {
+        let asked = Asked {
+            rollout: rollout.id,
+            limit,
+            suite: &suite,
+        };
+        for row in db::rollout_comparisons::list_due(conn, asked, node, MOST).await? {
+            let of = row.node;
             let found = row.compare(&limit.metric);
             let found = found.as_ref().map_err(|problem| *problem);
-            db::rollout_comparisons::write(conn, rollout.id, limit, &row, found).await?;
+            db::rollout_comparisons::write(conn, asked, of, found).await?;
         }
     }
     Ok(())
 }
 
+/// Returns the name and version of a suite, as runs have them.
+fn name_version(suite: &Suite) -> String {
+    format!("{} {}", suite.name, suite.version)
+}
+
 /// Checks that each regression can be measured: a gate of the pool's suite compares the metric with a
-/// limit, and a node of the pool has a result.
+/// limit, and a node of the pool has a result. Those of the policy before stay as they are.
 ///
 /// # Errors
 /// 422 with the places of the policy.
@@ -54,23 +71,29 @@ pub(super) async fn check(
     conn: &mut PgConnection,
     pool: ObjectId,
     policy: &RolloutPolicy,
+    before: &RolloutPolicy,
 ) -> Result<(), Error> {
-    if list_limits(policy).next().is_none() {
+    let is_known =
+        |limit: &Regression| list_limits(before).any(|(_, known)| name(known) == name(limit));
+    let new: Vec<(usize, &Regression)> = list_limits(policy)
+        .filter(|(_, limit)| !is_known(limit))
+        .collect();
+    if new.is_empty() {
         return Ok(());
     }
     let suite = db::specs::find_suite_of(conn, pool).await?;
     let mut faults = Vec::new();
-    for (at, limit) in list_limits(policy) {
+    for (at, limit) in new {
         let place = |member: &str| format!("/policy/halt_when/{at}/regression/{member}");
-        if let Err((member, detail)) = find_metric(suite.as_ref(), limit) {
-            faults.push(fault(place(member), "not_found", detail));
+        if let Err((member, code, detail)) = find_metric(suite.as_ref(), limit) {
+            faults.push(fault(place(member), code, detail));
             continue;
         }
         let Some(suite) = &suite else { continue };
-        let version = format!("{} {}", suite.name, suite.version);
+        let version = name_version(suite);
         if !db::rollout_comparisons::has_result(conn, pool, &limit.gate, &version).await? {
             let detail = format!(
-                "No node of the pool has a result of {} with the suite {version}. Run the gates of a node first.",
+                "No node of the pool has a passed result of {} with the suite {version}. A converge of a node gives one: muster node converge.",
                 limit.gate
             );
             faults.push(fault(place("gate"), "no_result", detail));
@@ -82,40 +105,57 @@ pub(super) async fn check(
     }
 }
 
+/// Returns gate and metric.
+fn name(limit: &Regression) -> String {
+    format!("{}/{}", limit.gate, limit.metric)
+}
+
 /// Finds the metric in the suite.
 ///
 /// # Errors
-/// The wrong member, with a sentence.
-fn find_metric(suite: Option<&Suite>, limit: &Regression) -> Result<(), (&'static str, String)> {
+/// The wrong member with a code and a sentence.
+fn find_metric(
+    suite: Option<&Suite>,
+    limit: &Regression,
+) -> Result<(), (&'static str, &'static str, String)> {
     let Some(suite) = suite else {
-        return Err(("gate", "The pool has no suite.".to_owned()));
+        return Err(("gate", "not_found", "The pool has no suite.".to_owned()));
     };
     let Some(gate) = suite.gates.iter().find(|gate| gate.id == limit.gate) else {
         let detail = format!("The suite {} has no gate {:?}.", suite.name, limit.gate);
-        return Err(("gate", detail));
+        return Err(("gate", "not_found", detail));
     };
     let comparable = gate
         .criteria
         .iter()
         .filter(|criterion| is_comparable(criterion.op));
-    let mut metrics: Vec<&str> = comparable
+    let known: BTreeSet<&str> = comparable
+        .clone()
         .map(|criterion| criterion.metric.as_str())
         .collect();
-    metrics.dedup();
-    match metrics.as_slice() {
-        known if known.contains(&limit.metric.as_str()) => Ok(()),
-        [] => {
-            let detail = format!("The gate {} has no limit >= or <=.", gate.id);
-            Err(("metric", detail))
-        }
-        known => {
-            let detail = format!("The gate {} has limits for: {}.", gate.id, known.join(", "));
-            Err(("metric", detail))
+    let mut of_metric = comparable.filter(|criterion| criterion.metric == limit.metric);
+    let Some(first) = of_metric.next() else {
+        let known: Vec<&str> = known.into_iter().collect();
+        let detail = match known.is_empty() {
+            true => format!("The gate {} has no limit >= or <=.", gate.id),
+            false => format!("The gate {} has limits for: {}.", gate.id, known.join(", ")),
+        };
+        return Err(("metric", "not_found", detail));
+    };
+    let rises = std::iter::once(first)
+        .chain(of_metric)
+        .any(|one| one.op == Op::AtMost);
+    match limit.percent < 100 || rises {
+        true => Ok(()),
+        false => {
+            let detail =
+                "A value with a limit >= can lose at most 100 percent: write less than 100.";
+            Err(("percent", "out_of_range", detail.to_owned()))
         }
     }
 }
 
-/// Describes the signal of a regression.
+/// Describes the signal of a regression. The second value: a changed node is compared at the next tick.
 ///
 /// # Errors
 /// When the database fails.
@@ -123,44 +163,63 @@ pub(super) async fn describe(
     conn: &mut PgConnection,
     rollout: &RolloutRow,
     limit: &Regression,
-) -> Result<RolloutSignal, Error> {
+) -> Result<(RolloutSignal, bool), Error> {
     let counted = db::rollout_comparisons::count(conn, rollout.id, limit).await?;
-    Ok(RolloutSignal {
+    let signal = RolloutSignal {
         kind: SignalKind::Regression,
-        name: limit.gate.clone(),
+        name: name(limit),
         state: counted.comparisons().find_state(limit),
         sentence: tell(limit, &counted),
-    })
+    };
+    Ok((signal, counted.pending > 0))
 }
 
 /// The sentence names no node: a reader of the rollout may be no reader of the node.
 fn tell(limit: &Regression, counted: &CountedRow) -> String {
-    let Regression {
-        gate,
-        metric,
-        percent,
-        ..
-    } = limit;
+    let Regression { gate, metric, .. } = limit;
     let CountedRow {
         changed,
+        pending,
         compared,
         worse,
         ..
     } = counted;
-    if *changed == 0 {
+    if *changed == 0 && *worse == 0 {
         return format!("{gate}: no node has changed, so {metric} is not compared yet");
     }
-    let worst = match counted.worst {
-        Some(worst) if worst > 0.0 => format!("; the largest loss is {worst:.1} %"),
-        Some(_) | None => String::new(),
-    };
-    let left = match changed - compared {
-        0 => String::new(),
-        left => format!("; {left} of {changed} changed nodes cannot be compared"),
-    };
-    format!(
-        "{gate}: {metric} is worse by more than {percent} % on {worse} of {compared} compared nodes{worst}{left}"
-    )
+    let mut parts = Vec::new();
+    if *compared > 0 || *worse > 0 {
+        let percent = limit.percent;
+        parts.push(format!(
+            "{metric} is worse by more than {percent} % on {worse} of {compared} compared nodes"
+        ));
+    }
+    if let Some(worst) = counted.worst.filter(|worst| *worst > 0.0) {
+        parts.push(format!("the largest loss is {} %", format_value(worst)));
+    }
+    if *pending > 0 {
+        parts.push(format!(
+            "{metric} is not compared yet on {pending} of {changed} changed nodes"
+        ));
+    }
+    let left = changed - compared - pending;
+    if left > 0 {
+        parts.push(format!(
+            "{metric} cannot be compared on {left} of {changed} changed nodes"
+        ));
+    }
+    format!("{gate}: {}", parts.join("; "))
+}
+
+/// Returns a value with at most three decimals.
+fn format_value(value: f64) -> String {
+    match value.abs() < 1e15 {
+        true => {
+            let text = format!("{value:.3}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        false => format!("{value:e}"),
+    }
 }
 
 /// Lists the comparisons of a rollout's nodes, for the regressions of the policy.
@@ -177,15 +236,17 @@ pub(super) async fn list(
     }
     for row in db::rollout_comparisons::list(conn, rollout.id).await? {
         let is_of = |limit: &Regression| limit.gate == row.gate && limit.metric == row.metric;
-        if list_limits(&rollout.policy).any(|(_, limit)| is_of(limit)) {
-            nodes.entry(row.node).or_default().push(render(row));
+        let mut limits = list_limits(&rollout.policy);
+        if let Some((_, limit)) = limits.find(|(_, limit)| is_of(limit)) {
+            nodes.entry(row.node).or_default().push(render(row, limit));
         }
     }
     Ok(nodes)
 }
 
-fn render(row: ComparisonRow) -> NodeComparison {
+fn render(row: ComparisonRow, limit: &Regression) -> NodeComparison {
     NodeComparison {
+        is_worse: row.loss.is_some_and(|loss| loss > f64::from(limit.percent)),
         sentence: tell_node(&row),
         gate: row.gate,
         metric: row.metric,
@@ -194,7 +255,7 @@ fn render(row: ComparisonRow) -> NodeComparison {
         after: row.after,
         unit: row.unit,
         loss_percent: row.loss,
-        problem: row.problem.map(|problem| problem.to_string()),
+        problem: row.problem,
     }
 }
 
@@ -207,19 +268,25 @@ fn tell_node(row: &ComparisonRow) -> String {
     match (row.before, row.after, row.loss) {
         (Some(before), Some(after), Some(loss)) => {
             let unit = row.unit.as_deref().unwrap_or_default();
-            let change = match loss > 0.0 {
-                true => format!("{loss:.1} % worse"),
-                false => format!("{:.1} % better", loss.abs()),
+            let percent = format_value(loss.abs());
+            let change = match loss.partial_cmp(&0.0) {
+                Some(Ordering::Greater) => format!("{percent} % worse"),
+                Some(Ordering::Less) => format!("{percent} % better"),
+                Some(Ordering::Equal) | None => "unchanged".to_owned(),
             };
+            let (before, after) = (format_value(before), format_value(after));
             format!("{gate}: {metric}{entity} was {before} and is {after} {unit} ({change})")
         }
         _ => {
             let why = match row.problem {
-                Some(NotCompared::NoResultAfter) => "the gate has no result from the change",
-                Some(NotCompared::NoResultBefore) => {
-                    "no earlier result has the same suite and the same hardware"
+                Some(NotCompared::NoResultAfter) => {
+                    "the gate has no passed result since the change"
                 }
-                Some(NotCompared::NoCommonValue) | None => "the results have no common value",
+                Some(NotCompared::NoResultBefore) => {
+                    "no earlier result has the same suite, hardware and firmware"
+                }
+                Some(NotCompared::NoCommonValue) => "the results have other values",
+                Some(NotCompared::Unreadable) | None => "a stored result cannot be read",
             };
             format!("{gate}: {metric} is not compared: {why}")
         }
@@ -238,29 +305,46 @@ mod tests {
             percent: 5,
             nodes: 1,
         };
-        let counted = |changed, compared, worse, worst| CountedRow {
+        let counted = |changed, pending, compared, worse, worst| CountedRow {
             changed,
-            looked_at: changed,
+            pending,
             compared,
             worse,
             worst,
         };
         let table = [
             (
-                counted(0, 0, 0, None),
+                counted(0, 0, 0, 0, None),
                 "gpu.burn: no node has changed, so gpu.gflops is not compared yet",
             ),
             (
-                counted(3, 3, 0, Some(-1.0)),
+                counted(3, 0, 3, 0, Some(-1.0)),
                 "gpu.burn: gpu.gflops is worse by more than 5 % on 0 of 3 compared nodes",
             ),
             (
-                counted(3, 2, 1, Some(8.64)),
-                "gpu.burn: gpu.gflops is worse by more than 5 % on 1 of 2 compared nodes; the largest loss is 8.6 %; 1 of 3 changed nodes cannot be compared",
+                counted(3, 0, 2, 1, Some(8.6444)),
+                "gpu.burn: gpu.gflops is worse by more than 5 % on 1 of 2 compared nodes; the largest loss is 8.644 %; gpu.gflops cannot be compared on 1 of 3 changed nodes",
+            ),
+            (
+                counted(2, 1, 0, 0, None),
+                "gpu.burn: gpu.gflops is not compared yet on 1 of 2 changed nodes; gpu.gflops cannot be compared on 1 of 2 changed nodes",
             ),
         ];
         for (counted, sentence) in table {
             assert_eq!(tell(&limit, &counted), sentence);
+        }
+    }
+
+    #[test]
+    fn a_value_has_three_decimals() {
+        let table = [
+            (55.300_000_000_000_01, "55.3"),
+            (200.0, "200"),
+            (0.0004, "0"),
+            (1e308, "1e308"),
+        ];
+        for (value, text) in table {
+            assert_eq!(format_value(value), text);
         }
     }
 
@@ -292,7 +376,7 @@ mod tests {
         };
         assert_eq!(
             tell_node(&none),
-            "gpu.burn: gpu.gflops is not compared: no earlier result has the same suite and the same hardware"
+            "gpu.burn: gpu.gflops is not compared: no earlier result has the same suite, hardware and firmware"
         );
     }
 }

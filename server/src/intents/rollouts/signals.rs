@@ -16,7 +16,11 @@ use crate::error::Error;
 
 /// The signals of a rollout's policy: alerts, then monitors, then regressions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Signals(pub Vec<RolloutSignal>);
+pub(crate) struct Signals {
+    pub list: Vec<RolloutSignal>,
+    /// A changed node is compared at the next tick.
+    is_pending: bool,
+}
 
 impl Signals {
     /// Loads the signals. A monitor that was removed is unknown.
@@ -44,31 +48,45 @@ impl Signals {
                 describe_monitor(name, row, now)
             }));
         }
+        let mut is_pending = false;
         for (_, limit) in regressions::list_limits(&rollout.policy) {
-            signals.push(regressions::describe(conn, rollout, limit).await?);
+            let (signal, pends) = regressions::describe(conn, rollout, limit).await?;
+            is_pending |= pends;
+            signals.push(signal);
         }
-        Ok(Self(signals))
+        let list = signals;
+        Ok(Self { list, is_pending })
     }
 
     /// Lists the signals that halt the rollout, as sentences.
     pub(super) fn list_halts(&self) -> Vec<String> {
-        let halts = self.0.iter().filter(|signal| halts(signal.state));
+        let halts = self.list.iter().filter(|signal| halts(signal.state));
         halts.map(|signal| signal.sentence.clone()).collect()
+    }
+
+    /// Lists the signals without a present answer, as sentences.
+    pub(super) fn list_unknown(&self) -> Vec<String> {
+        let is_unknown = |signal: &&RolloutSignal| signal.state == MonitorState::Unknown;
+        let unknown = self.list.iter().filter(is_unknown);
+        unknown.map(|signal| signal.sentence.clone()).collect()
     }
 
     /// Returns whether no signal keeps a node from being taken.
     pub(super) fn allow_start(&self) -> bool {
         let is_quiet = |signal: &RolloutSignal| signal.state == MonitorState::Quiet;
-        self.0.iter().all(is_quiet)
+        self.list.iter().all(is_quiet)
     }
 
     /// Returns a signal without a present answer. Regressions come first: they need a person.
     pub(super) fn find_unknown(&self) -> Option<Silent> {
         let is_unknown = |signal: &&RolloutSignal| signal.state == MonitorState::Unknown;
-        let unknown = self.0.iter().rev().find(is_unknown)?;
+        let unknown = self.list.iter().rev().find(is_unknown)?;
         let name = unknown.name.clone();
         Some(match unknown.kind {
-            SignalKind::Regression => Silent::Gate(name),
+            SignalKind::Regression => Silent::Gate {
+                name,
+                is_pending: self.is_pending,
+            },
             SignalKind::Alert | SignalKind::Monitor => Silent::Monitor(name),
         })
     }

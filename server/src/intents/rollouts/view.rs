@@ -125,7 +125,7 @@ async fn render(
         .filter(|_| is_open)
         .map(|(loaded, planned)| RolloutNow {
             windows: loaded.windows.describe(now),
-            signals: loaded.signals.0.clone(),
+            signals: loaded.signals.list.clone(),
             losses: losses.as_ref().and_then(render_losses),
             ..render_now(planned)
         });

@@ -107,6 +107,8 @@ struct Facts {
     ended: Option<Moment>,
     windows: Vec<Window>,
     signals: Vec<Signal>,
+    /// Name of the rollout before. Empty without one.
+    after: String,
     /// The date of the policy.
     visit_by: Option<Moment>,
     /// `3 nodes are late`. Empty while every node may end in time.
@@ -371,6 +373,7 @@ fn render_facts(rollout: &Rollout, now: Timestamp) -> Facts {
                 is_late: signal.state != MonitorState::Quiet,
             })
             .collect(),
+        after: rollout.policy.after.clone().unwrap_or_default(),
         visit_by: rollout.policy.visit_by.map(|by| format::moment(by, now)),
         late: tell_late(rollout),
         losses: seen

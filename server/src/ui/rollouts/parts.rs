@@ -232,9 +232,9 @@ fn render_row(node: &RolloutNode, acts: bool, now: Timestamp) -> Row {
     }
 }
 
-/// Whether a comparison shows a loss, or could not be made.
+/// Whether a comparison shows a loss beyond the limit, or could not be made.
 fn is_worth_showing(compared: &NodeComparison) -> bool {
-    compared.loss_percent.is_none_or(|loss| loss > 0.0)
+    compared.is_worse || compared.problem.is_some()
 }
 
 /// Lists the acts of a person on a node, as word and title.

@@ -6,9 +6,8 @@ use askama_web::WebTemplate;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use jiff::Timestamp;
-use muster_api::kind::Kind as _;
 use muster_api::rollouts::PlanRollout;
-use muster_core::rollout::{MaintenanceWindow, RolloutPolicy};
+use muster_core::rollout::RolloutPolicy;
 use serde::Deserialize;
 use sqlx::PgConnection;
 
@@ -62,7 +61,7 @@ pub(in crate::ui) async fn plan_rollout(
 ) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
     let pool = find_pool(&mut conn, &key).await?;
-    let request = parse(&mut conn, &pool, &given, visit.now).await;
+    let request = parse(&mut conn, &actor, &pool, &given, visit.now).await;
     drop(conn);
     let planned = match request {
         Ok(body) => rollouts::plan(&app, &actor, IdempotencyKey::none(), &body).await,
@@ -104,6 +103,7 @@ pub(in crate::ui) async fn plan_rollout(
 
 async fn parse(
     conn: &mut PgConnection,
+    actor: &Actor,
     pool: &ObjectRow,
     given: &Fields,
     now: Timestamp,
@@ -114,15 +114,15 @@ async fn parse(
     Ok(PlanRollout {
         pool: pool.id.to_string(),
         revision,
-        policy: find_policy(conn, pool, &given.like, now).await?,
+        policy: find_policy(conn, actor, (pool, revision), &given.like, now).await?,
     })
 }
 
-/// Returns the policy of a former rollout of the same pool, or the default policy. A date that has
-/// passed and a deleted maintenance window are left out, so that the way back can be planned.
+/// Returns the policy of a former rollout of the same pool, or the default policy.
 async fn find_policy(
     conn: &mut PgConnection,
-    pool: &ObjectRow,
+    actor: &Actor,
+    (pool, revision): (&ObjectRow, i32),
     like: &str,
     now: Timestamp,
 ) -> Result<RolloutPolicy, Error> {
@@ -134,14 +134,5 @@ async fn find_policy(
     if former.pool != pool.id {
         return Err(Error::NotFound(format!("rollout {like:?}")));
     }
-    let mut policy = former.policy.0;
-    policy.visit_by = policy.visit_by.filter(|by| *by > now);
-    if let Some(name) = &policy.maintenance_window
-        && db::objects::find(conn, MaintenanceWindow::KIND, name)
-            .await?
-            .is_none()
-    {
-        policy.maintenance_window = None;
-    }
-    Ok(policy)
+    rollouts::reuse_policy(conn, actor, (pool.id, revision), former.policy.0, now).await
 }
