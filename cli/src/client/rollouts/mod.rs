@@ -458,6 +458,7 @@ fn describe_nodes(rollout: &Rollout) -> Vec<String> {
         for node in nodes {
             lines.push(describe_node(node));
             let compared = node.compared.iter();
+            let compared = compared.filter(|one| one.is_worse || one.problem.is_some());
             lines.extend(compared.map(|one| format!("    {}", one.sentence)));
         }
     }
