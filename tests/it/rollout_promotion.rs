@@ -76,7 +76,7 @@ async fn production_starts_after_the_test_pool() {
     assert_eq!(show(&world, "test-1").await["state"], "done");
     start_plan(&world, &production).await.expect(200);
     let page = world.admin.get("/rollouts/gpu-1").await.expect(200).text;
-    let link = "<a href=\"/rollouts/test-1\">test-1</a>, which must be done first";
+    let link = "<a href=\"/rollouts/test-1\">test-1</a></dd>";
     assert!(page.contains(link), "{page}");
     settle(&mut world).await;
     assert_eq!(show(&world, "gpu-1").await["state"], "done");
@@ -99,7 +99,7 @@ async fn a_test_without_a_changed_node_is_no_test() {
     settle(&mut world).await;
     assert_eq!(show(&world, "test-1").await["state"], "done");
     let refused = start_plan(&world, &production).await;
-    let detail = "test-1 is done, and no node has passed.";
+    let detail = "test-1 is done without a node that runs the revision.";
     is_refused(&refused, detail);
 }
 
@@ -137,6 +137,30 @@ async fn a_rollout_before_has_another_pool_and_the_same_software() {
         "{}",
         refused.text
     );
+}
+
+/// The test pool is taken back after its rollout, or its pool is made anew.
+#[tokio::test]
+async fn a_test_that_was_taken_back_promotes_nothing() {
+    let mut world = serving().await;
+    let test = plan_test(&world, 2).await;
+    start_plan(&world, &test).await.expect(200);
+    settle(&mut world).await;
+    let production = plan(&world, 2, &after("test-1")).await.expect(201).body;
+    let back = plan_test(&world, 1).await;
+    start_plan(&world, &back).await.expect(200);
+    let refused = start_plan(&world, &production).await;
+    is_refused(&refused, "test-2 is running: the pool test moves on.");
+    settle(&mut world).await;
+    let refused = start_plan(&world, &production).await;
+    is_refused(&refused, "The pool test has left the revision of test-1.");
+    let other = "UPDATE rollouts SET name = 'test-9' WHERE name = 'test-1'; UPDATE rollouts SET name = 'test-1' WHERE name = 'test-2'";
+    sqlx::raw_sql(other)
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
+    let refused = start_plan(&world, &production).await.expect(422);
+    assert_eq!(refused.body["errors"][0]["code"], "other_software");
 }
 
 /// The test pool fails at first: a rollout that was superseded is not done.

@@ -4,7 +4,9 @@
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
-use crate::rollouts::{marks, plan, policy, publish, settle, show, start, steer, taken};
+use crate::rollouts::{
+    marks, plan, policy, publish, settle, show, start, steer, taken, until_one_changes,
+};
 use crate::simulated::World;
 
 /// A suite with a gate that measures a bandwidth of at least 100 and a latency of at most 8.
@@ -272,8 +274,14 @@ async fn the_next_revision_is_compared_with_the_value_before_the_halted_one() {
     let mut world = serving(2).await;
     let name = start(&world, 2, &limited(1)).await;
     set_speed(&world, 2, 0.9);
+    until_one_changes(&mut world, &name).await;
+    world.advance(60);
     settle(&mut world).await;
     assert_eq!(show(&world, &name).await["state"], "halted");
+    // A person tries again, in vain.
+    let canary = taken(&world).await[0].clone();
+    world.ask(&canary, "converge").await.expect(202);
+    settle(&mut world).await;
     publish(&world, "3").await;
     let planned = plan(&world, 3, &limited(1)).await.expect(201).body;
     let body = json!({ "plan": planned["plan"], "supersede": true });
@@ -281,7 +289,6 @@ async fn the_next_revision_is_compared_with_the_value_before_the_halted_one() {
     settle(&mut world).await;
     let halted = show(&world, "gpu-2").await;
     assert_eq!(halted["state"], "halted", "{halted:#}");
-    let canary = taken(&world).await[0].clone();
     let nodes = halted["nodes"].as_array().unwrap();
     let one = nodes.iter().find(|node| node["node"] == *canary).unwrap();
     assert_eq!(one["compared"][0]["before"], 200.0, "{one:#}");
@@ -323,4 +330,8 @@ async fn a_known_loss_is_tolerated_after_a_change_of_the_suite() {
     let body = json!({ "policy": { "halt_when": signals }, "reason": "the loss is known" });
     let adjusted = steer(&world, &name, "adjust", body).await.expect(200).body;
     assert_eq!(signal(&adjusted).0, "quiet", "{adjusted:#}");
+    signals[0]["regression"]["percent"] = json!(100);
+    let body = json!({ "policy": { "halt_when": signals }, "reason": "every loss is known" });
+    let refused = steer(&world, &name, "adjust", body).await.expect(422);
+    assert_eq!(refused.body["errors"][0]["code"], "out_of_range");
 }

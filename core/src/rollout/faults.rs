@@ -71,7 +71,15 @@ fn check_signals(signals: &[HaltWhen], faults: &mut Vec<Fault>) {
         let detail = format!("At most {MOST_SIGNALS} signals.");
         faults.push(Fault::new("halt_when", "out_of_range", detail));
     }
+    let mut known = BTreeSet::new();
     for (at, signal) in signals.iter().enumerate() {
+        if let HaltWhen::Regression(limit) = signal
+            && !known.insert((&limit.gate, &limit.metric))
+        {
+            let pointer = format!("halt_when/{at}/regression");
+            let detail = "Write one limit for each metric.";
+            faults.push(Fault::new(pointer, "duplicate", detail));
+        }
         let names = match signal {
             HaltWhen::Alert(name) => vec![("alert", name)],
             HaltWhen::Monitor(name) => vec![("monitor", name)],

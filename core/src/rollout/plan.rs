@@ -9,7 +9,7 @@ use super::action::{Act, Action, Because};
 use super::condition::{find_obstacle, find_unreadable};
 use super::desk::Desk;
 use super::failures::{self, find_halt};
-use super::fleet::{Fleet, HaltReason, Mark, Node, Stage};
+use super::fleet::{Fleet, HaltReason, Mark, Node, Silent, Stage};
 use super::order::{Block, sort_candidates};
 use super::policy::RolloutPolicy;
 use super::rule::Rule;
@@ -172,12 +172,20 @@ fn judge_progress(
     binding: Option<&Rule>,
     now: Timestamp,
 ) -> Verdict {
-    if fleet
-        .nodes
-        .iter()
-        .all(|node| node.stage.mark().is_terminal())
-    {
-        return Verdict::Done;
+    let has_ended = |node: &Node| node.stage.mark().is_terminal();
+    if fleet.nodes.iter().all(has_ended) {
+        // The comparison of the last node may halt the rollout.
+        let is_compared = !matches!(
+            fleet.silent,
+            Some(Silent::Gate {
+                is_pending: true,
+                ..
+            })
+        );
+        return match is_compared {
+            true => Verdict::Done,
+            false => Verdict::Running,
+        };
     }
     let work = started.or_else(|| find_oldest_work(fleet));
     let last = fleet.nodes.iter().map(|node| node.since);

@@ -90,7 +90,7 @@ pub async fn insert(
     )
     .execute(&mut *conn)
     .await?;
-    super::rollout_comparisons::forget(conn, run.node).await?;
+    super::rollout_comparisons::forget(conn, run.node, Some(&gates)).await?;
     Ok(id)
 }
 
@@ -140,6 +140,6 @@ pub async fn void_runs(conn: &mut PgConnection, node: NodeId, now: Timestamp) ->
     )
     .execute(&mut *conn)
     .await?;
-    super::rollout_comparisons::forget(conn, node).await?;
+    super::rollout_comparisons::forget(conn, node, None).await?;
     Ok(())
 }

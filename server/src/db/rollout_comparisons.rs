@@ -5,6 +5,7 @@ use muster_core::ids::{NodeId, ObjectId, RolloutId};
 use muster_core::rollout::{Comparisons, GateLoss, NotCompared, Regression, compare};
 use serde_json::Value;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -43,46 +44,23 @@ pub struct Asked<'a> {
     pub suite: &'a str,
 }
 
-/// Lists changed nodes without a comparison; of all nodes, or one. Runs of a rollout that was superseded
-/// are no values from before: the next rollout brings their nodes further.
-pub async fn list_due(
+/// Locks changed nodes without a comparison; of all nodes, or one. New results of the gates wait for the
+/// end of the transaction. Nodes locked by others are left out.
+pub async fn lock_due(
     conn: &mut PgConnection,
     asked: Asked<'_>,
     node: Option<NodeId>,
     most: i64,
-) -> Result<Vec<DueRow>, Error> {
-    Ok(sqlx::query_as!(
-        DueRow,
-        r#"WITH due AS MATERIALIZED (
-               SELECT r.rollout_id, r.node_id, r.taken_at FROM rollout_nodes r
-               WHERE r.rollout_id = $1 AND r.mark = 'done' AND r.changed AND ($5::uuid IS NULL OR r.node_id = $5)
-                     AND NOT EXISTS (SELECT FROM rollout_comparisons c
-                                     WHERE c.rollout_id = $1 AND c.node_id = r.node_id AND c.gate = $2 AND c.metric = $3)
-               LIMIT $6)
-           SELECT due.node_id AS "node: NodeId", later.measured AS "after?", earlier.measured AS "before?"
-           FROM due
-                LEFT JOIN LATERAL (
-                    SELECT run.fingerprint, g.result -> 'measured' AS measured
-                    FROM gate_runs run JOIN jobs j ON j.id = run.job_id LEFT JOIN operations o ON o.id = j.operation_id
-                         JOIN gate_results g ON g.run_id = run.id AND g.gate = $2
-                    WHERE run.node_id = due.node_id AND run.suite = $4 AND run.voided_at IS NULL
-                          AND (run.finished_at > due.taken_at OR o.rollout_id = due.rollout_id)
-                          AND (g.verdict = 'pass' OR g.verdict = 'fail' AND (g.shadow OR g.waived))
-                    ORDER BY run.id DESC LIMIT 1) later ON true
-                LEFT JOIN LATERAL (
-                    SELECT g.result -> 'measured' AS measured
-                    FROM gate_runs run JOIN jobs j ON j.id = run.job_id LEFT JOIN operations o ON o.id = j.operation_id
-                         LEFT JOIN rollouts past ON past.id = o.rollout_id
-                         JOIN gate_results g ON g.run_id = run.id AND g.gate = $2
-                    WHERE run.node_id = due.node_id AND run.suite = $4 AND run.voided_at IS NULL AND run.fingerprint = later.fingerprint
-                          AND run.finished_at <= due.taken_at AND o.rollout_id IS DISTINCT FROM due.rollout_id
-                          AND past.state IS DISTINCT FROM 'superseded'
-                          AND (g.verdict = 'pass' OR g.verdict = 'fail' AND (g.shadow OR g.waived))
-                    ORDER BY run.id DESC LIMIT 1) earlier ON true"#,
+) -> Result<Vec<Uuid>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT n.id FROM rollout_nodes r JOIN nodes n ON n.id = r.node_id
+         WHERE r.rollout_id = $1 AND r.mark = 'done' AND r.changed AND ($4::uuid IS NULL OR r.node_id = $4)
+               AND NOT EXISTS (SELECT FROM rollout_comparisons c
+                               WHERE c.rollout_id = $1 AND c.node_id = r.node_id AND c.gate = $2 AND c.metric = $3)
+         ORDER BY n.id LIMIT $5 FOR SHARE OF n SKIP LOCKED",
         asked.rollout as RolloutId,
         asked.limit.gate,
         asked.limit.metric,
-        asked.suite,
         node as Option<NodeId>,
         most,
     )
@@ -90,13 +68,60 @@ pub async fn list_due(
     .await?)
 }
 
-/// Removes the comparisons of a node in open rollouts: the gates have new results, or the former ones
-/// are void.
-pub async fn forget(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<()> {
+/// Lists the results of locked nodes. The value before is from before the first of the rollouts that
+/// superseded each other and led here: the last of them may be slow too.
+pub async fn list_due(
+    conn: &mut PgConnection,
+    asked: Asked<'_>,
+    nodes: &[Uuid],
+) -> Result<Vec<DueRow>, Error> {
+    Ok(sqlx::query_as!(
+        DueRow,
+        r#"SELECT due.node_id AS "node: NodeId", later.measured AS "after?", earlier.measured AS "before?"
+           FROM rollout_nodes due JOIN rollouts own ON own.id = due.rollout_id
+                LEFT JOIN LATERAL (
+                    SELECT min(past.taken_at) AS at FROM rollout_nodes past JOIN rollouts o ON o.id = past.rollout_id
+                    WHERE past.node_id = due.node_id AND o.pool_id = own.pool_id AND o.state = 'superseded'
+                          AND o.started_at > COALESCE((SELECT max(d.ended_at) FROM rollouts d WHERE d.pool_id = own.pool_id AND d.state = 'done'), '-infinity')
+                ) chain ON true
+                LEFT JOIN LATERAL (
+                    SELECT run.fingerprint, g.result -> 'measured' AS measured
+                    FROM gate_runs run JOIN jobs j ON j.id = run.job_id LEFT JOIN operations o ON o.id = j.operation_id
+                         JOIN gate_results g ON g.run_id = run.id AND g.gate = $2
+                    WHERE run.node_id = due.node_id AND run.suite = $3 AND run.voided_at IS NULL
+                          AND (run.finished_at > due.taken_at OR o.rollout_id = due.rollout_id)
+                          AND (g.verdict = 'pass' OR g.verdict = 'fail' AND (g.shadow OR g.waived))
+                    ORDER BY run.id DESC LIMIT 1) later ON true
+                LEFT JOIN LATERAL (
+                    SELECT g.result -> 'measured' AS measured
+                    FROM gate_runs run JOIN jobs j ON j.id = run.job_id LEFT JOIN operations o ON o.id = j.operation_id
+                         JOIN gate_results g ON g.run_id = run.id AND g.gate = $2
+                    WHERE run.node_id = due.node_id AND run.suite = $3 AND run.voided_at IS NULL AND run.fingerprint = later.fingerprint
+                          AND run.finished_at <= LEAST(due.taken_at, chain.at) AND o.rollout_id IS DISTINCT FROM due.rollout_id
+                          AND (g.verdict = 'pass' OR g.verdict = 'fail' AND (g.shadow OR g.waived))
+                    ORDER BY run.id DESC LIMIT 1) earlier ON true
+           WHERE due.rollout_id = $1 AND due.node_id = ANY ($4)"#,
+        asked.rollout as RolloutId,
+        asked.limit.gate,
+        asked.suite,
+        nodes,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Removes the comparisons of a node in open rollouts: these gates have new results, or all former
+/// results are void.
+pub async fn forget(
+    conn: &mut PgConnection,
+    node: NodeId,
+    gates: Option<&[String]>,
+) -> sqlx::Result<()> {
     let forgotten = sqlx::query!(
         "DELETE FROM rollout_comparisons c USING rollouts o
-         WHERE c.node_id = $1 AND o.id = c.rollout_id AND o.state IN ('running', 'halted')",
+         WHERE c.node_id = $1 AND o.id = c.rollout_id AND o.state IN ('running', 'halted') AND ($2::text[] IS NULL OR c.gate = ANY ($2))",
         node as NodeId,
+        gates,
     );
     forgotten.execute(conn).await.map(drop)
 }
@@ -134,8 +159,10 @@ pub struct CountedRow {
     pub changed: i64,
     /// Changed nodes without a comparison.
     pub pending: i64,
+    /// Changed nodes that cannot be compared.
+    pub unmatched: i64,
+    /// Also nodes that failed since their change.
     pub compared: i64,
-    /// Also nodes that failed since.
     pub worse: i64,
     /// The largest loss, in percent.
     pub worst: Option<f64>,
@@ -164,7 +191,7 @@ pub async fn count(
         CountedRow,
         r#"SELECT count(*) FILTER (WHERE r.mark = 'done' AND r.changed) AS "changed!",
                   count(*) FILTER (WHERE r.mark = 'done' AND r.changed AND c.node_id IS NULL) AS "pending!",
-                  count(c.loss) FILTER (WHERE r.mark = 'done' AND r.changed) AS "compared!",
+                  count(*) FILTER (WHERE r.mark = 'done' AND r.changed AND c.problem IS NOT NULL) AS "unmatched!", count(c.loss) AS "compared!",
                   count(*) FILTER (WHERE c.loss > $4) AS "worse!", max(c.loss) AS worst
            FROM rollout_nodes r LEFT JOIN rollout_comparisons c ON c.rollout_id = r.rollout_id AND c.node_id = r.node_id
                 AND c.gate = $2 AND c.metric = $3

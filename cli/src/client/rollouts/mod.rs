@@ -330,7 +330,7 @@ fn describe(rollout: &Rollout) -> Vec<String> {
     let signals = rollout.now.iter().flat_map(|now| &now.signals);
     lines.extend(signals.map(|signal| format!("signal: {}", signal.sentence)));
     if let Some(after) = &rollout.policy.after {
-        lines.push(format!("after: {after}, which must be done first"));
+        lines.push(format!("after: {after}"));
     }
     let windows = rollout.now.iter().flat_map(|now| &now.windows);
     lines.extend(windows.map(describe_window));

@@ -659,3 +659,19 @@ fn changed_nodes_that_cannot_be_compared_hold_all_others() {
         assert_eq!((rule.code(), rule.waits_for()), ("not_compared", waits_for));
     }
 }
+
+/// The comparison of the last node may halt the rollout.
+#[test]
+fn a_rollout_ends_after_the_comparison_of_its_last_node() {
+    for (is_pending, verdict) in [(true, Verdict::Running), (false, Verdict::Done)] {
+        let fleet = Fleet {
+            nodes: vec![staged(0, Stage::Done { changed: true })],
+            silent: Some(Silent::Gate {
+                name: "gpu.burn/burn.speed".to_owned(),
+                is_pending,
+            }),
+            ..fleet(0)
+        };
+        assert_eq!(plan(&policy(), &fleet, start()).verdict, verdict);
+    }
+}

@@ -51,13 +51,13 @@ pub async fn advance(app: &App) -> Result<bool, Error> {
 /// Plans one rollout and applies the plan.
 async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
     let now = app.clock.now();
+    compare_changed(app, id).await?;
     let mut tx = app.pool.begin().await?;
     // Waits for a replica ticking the same rollout.
     db::rollouts::lock(&mut tx, id).await?;
     let rollout = find(&mut tx, &id.to_string()).await?;
     let loaded = match rollout.state {
         RolloutState::Running | RolloutState::Halted => {
-            regressions::compare_changed(&mut tx, &rollout, None).await?;
             fleet::load_followed(&mut tx, &rollout, now).await?
         }
         // The nodes begun before are followed to their end.
@@ -87,6 +87,17 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
         }
     }
     Ok(changed || applied > 0)
+}
+
+/// Compares changed nodes in a transaction of its own, because the comparison locks the nodes.
+async fn compare_changed(app: &App, id: RolloutId) -> Result<(), Error> {
+    let mut tx = app.pool.begin().await?;
+    db::rollouts::lock(&mut tx, id).await?;
+    let rollout = find(&mut tx, &id.to_string()).await?;
+    if matches!(rollout.state, RolloutState::Running | RolloutState::Halted) {
+        regressions::compare_changed(&mut tx, &rollout, None).await?;
+    }
+    tx.commit().await.map_err(Error::from)
 }
 
 /// Records the verdict of a plan: a halt, a stall, or the end. Returns whether the rollout has
@@ -141,7 +152,7 @@ async fn judge(
     }
 }
 
-/// Describes the end, with the signals that were never known.
+/// Describes the end, with the signals without a present answer.
 fn describe_end(signals: &Signals) -> String {
     let mut parts = vec!["done: every node has ended".to_owned()];
     parts.extend(signals.list_unknown());

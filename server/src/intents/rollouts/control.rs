@@ -64,7 +64,6 @@ pub(crate) async fn start(
             );
             return Err(Error::conflict("plan_changed", detail));
         }
-        promotion::allow_start(conn, &row).await?;
         reinstalls::allow_start(conn, app, actor, &row, &loaded).await?;
         begin(conn, app, actor, &row, body.supersede).await?;
         answer(conn, request).await
@@ -76,7 +75,8 @@ pub(crate) async fn start(
 /// itself.
 ///
 /// # Errors
-/// 409 `rollout_open` beside another rollout of the pool, unless superseded.
+/// 409 `rollout_open` beside another rollout of the pool, unless superseded; `not_promoted` before the
+/// end of the rollout named by `after`.
 pub(super) async fn begin(
     conn: &mut PgConnection,
     app: &App,
@@ -98,6 +98,7 @@ pub(super) async fn begin(
         let what = format!("superseded by {}", row.name);
         record(conn, actor, app, &other, "rollout.superseded", &what).await?;
     }
+    promotion::allow_start(conn, actor, row).await?;
     db::due_rollouts::remove(conn, row.pool).await?;
     db::rollouts::start(conn, row.id, &actor.person, now).await?;
     record(conn, actor, app, row, "rollout.started", "started").await
@@ -322,6 +323,7 @@ async fn steer_node(
         db::rollout_nodes::set_mark(conn, &new, now).await?;
         if to == Mark::NotBegun {
             db::rollout_nodes::set_retried(conn, row.id, node.node, now).await?;
+            db::rollout_comparisons::forget(conn, node.node, None).await?;
         }
         let summary = format!("rollout {}: {} is {to}: {reason}", row.name, node.name);
         let event = actor.event(now, "rollout.node", Some(node.node), summary);

@@ -17,6 +17,8 @@ use crate::error::Error;
 
 /// Most nodes that are compared in one tick, by signal. The next tick compares the rest.
 const MOST: i64 = 500;
+/// The code of a gate or a metric that the suite does not have.
+const NOT_FOUND: &str = "not_found";
 
 /// Lists the regressions of a policy with their places.
 pub(super) fn list_limits(policy: &RolloutPolicy) -> impl Iterator<Item = (usize, &Regression)> {
@@ -47,7 +49,8 @@ pub(super) async fn compare_changed(
             limit,
             suite: &suite,
         };
-        for row in db::rollout_comparisons::list_due(conn, asked, node, MOST).await? {
+        let nodes = db::rollout_comparisons::lock_due(conn, asked, node, MOST).await?;
+        for row in db::rollout_comparisons::list_due(conn, asked, &nodes).await? {
             let of = row.node;
             let found = row.compare(&limit.metric);
             let found = found.as_ref().map_err(|problem| *problem);
@@ -75,19 +78,22 @@ pub(super) async fn check(
 ) -> Result<(), Error> {
     let is_known =
         |limit: &Regression| list_limits(before).any(|(_, known)| name(known) == name(limit));
-    let new: Vec<(usize, &Regression)> = list_limits(policy)
-        .filter(|(_, limit)| !is_known(limit))
-        .collect();
-    if new.is_empty() {
+    if list_limits(policy).next().is_none() {
         return Ok(());
     }
     let suite = db::specs::find_suite_of(conn, pool).await?;
     let mut faults = Vec::new();
-    for (at, limit) in new {
+    for (at, limit) in list_limits(policy) {
         let place = |member: &str| format!("/policy/halt_when/{at}/regression/{member}");
-        if let Err((member, code, detail)) = find_metric(suite.as_ref(), limit) {
-            faults.push(fault(place(member), code, detail));
-            continue;
+        match find_metric(suite.as_ref(), limit) {
+            Ok(()) if is_known(limit) => continue,
+            Ok(()) => {}
+            // The suite may have changed since.
+            Err((_, NOT_FOUND, _)) if is_known(limit) => continue,
+            Err((member, code, detail)) => {
+                faults.push(fault(place(member), code, detail));
+                continue;
+            }
         }
         let Some(suite) = &suite else { continue };
         let version = name_version(suite);
@@ -119,11 +125,11 @@ fn find_metric(
     limit: &Regression,
 ) -> Result<(), (&'static str, &'static str, String)> {
     let Some(suite) = suite else {
-        return Err(("gate", "not_found", "The pool has no suite.".to_owned()));
+        return Err(("gate", NOT_FOUND, "The pool has no suite.".to_owned()));
     };
     let Some(gate) = suite.gates.iter().find(|gate| gate.id == limit.gate) else {
         let detail = format!("The suite {} has no gate {:?}.", suite.name, limit.gate);
-        return Err(("gate", "not_found", detail));
+        return Err(("gate", NOT_FOUND, detail));
     };
     let comparable = gate
         .criteria
@@ -140,7 +146,7 @@ fn find_metric(
             true => format!("The gate {} has no limit >= or <=.", gate.id),
             false => format!("The gate {} has limits for: {}.", gate.id, known.join(", ")),
         };
-        return Err(("metric", "not_found", detail));
+        return Err(("metric", NOT_FOUND, detail));
     };
     let rises = std::iter::once(first)
         .chain(of_metric)
@@ -180,6 +186,7 @@ fn tell(limit: &Regression, counted: &CountedRow) -> String {
     let CountedRow {
         changed,
         pending,
+        unmatched,
         compared,
         worse,
         ..
@@ -202,10 +209,9 @@ fn tell(limit: &Regression, counted: &CountedRow) -> String {
             "{metric} is not compared yet on {pending} of {changed} changed nodes"
         ));
     }
-    let left = changed - compared - pending;
-    if left > 0 {
+    if *unmatched > 0 {
         parts.push(format!(
-            "{metric} cannot be compared on {left} of {changed} changed nodes"
+            "{metric} cannot be compared on {unmatched} of {changed} changed nodes"
         ));
     }
     format!("{gate}: {}", parts.join("; "))
@@ -308,6 +314,7 @@ mod tests {
         let counted = |changed, pending, compared, worse, worst| CountedRow {
             changed,
             pending,
+            unmatched: changed - pending - compared,
             compared,
             worse,
             worst,

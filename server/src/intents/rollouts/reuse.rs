@@ -1,33 +1,35 @@
 //! The policy of a former rollout for a new plan, such as the way back.
 
 use jiff::Timestamp;
-use muster_core::ids::ObjectId;
 use muster_core::rollout::RolloutPolicy;
 use sqlx::PgConnection;
 
 use super::plan::{check_monitors, check_window};
-use super::{promotion, regressions};
-use crate::auth::Actor;
-use crate::db;
+use super::regressions;
+use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
-use crate::intents::revisions;
 
-/// Returns the policy without the members refused in a new plan: a past date, a removed maintenance
-/// window, an unreadable signal, and a rollout before with other software.
+/// Returns the policy without a past date and without a removed maintenance window. The way back to an
+/// earlier revision also leaves out refused signals, and the rollout before. Other plans keep these
+/// members, and are refused.
 ///
 /// # Errors
 /// When the database fails.
 pub(crate) async fn reuse_policy(
     conn: &mut PgConnection,
-    actor: &Actor,
-    (pool, revision): (ObjectId, i32),
-    mut policy: RolloutPolicy,
+    former: RolloutRow,
+    revision: i32,
     now: Timestamp,
 ) -> Result<RolloutPolicy, Error> {
+    let mut policy = former.policy.0;
     policy.visit_by = policy.visit_by.filter(|by| *by > now);
     if is_refused(check_window(conn, &policy).await)? {
         policy.maintenance_window = None;
     }
+    if revision >= former.number {
+        return Ok(policy);
+    }
+    policy.after = None;
     let none = RolloutPolicy::default();
     for signal in std::mem::take(&mut policy.halt_when) {
         let alone = RolloutPolicy {
@@ -35,20 +37,10 @@ pub(crate) async fn reuse_policy(
             ..RolloutPolicy::default()
         };
         let is_gone = is_refused(check_monitors(conn, &alone).await)?
-            || is_refused(regressions::check(conn, pool, &alone, &none).await)?;
+            || is_refused(regressions::check(conn, former.pool, &alone, &none).await)?;
         if !is_gone {
             policy.halt_when.push(signal);
         }
-    }
-    let stored = db::revisions::find(conn, pool, revision).await?;
-    let target = stored.and_then(|stored| revisions::parse(&stored).ok());
-    let is_other = match &target {
-        Some(target) => is_refused(promotion::check(conn, actor, pool, target, &policy).await)?,
-        // The plan is refused anyway.
-        None => false,
-    };
-    if is_other {
-        policy.after = None;
     }
     Ok(policy)
 }

@@ -61,7 +61,7 @@ pub(in crate::ui) async fn plan_rollout(
 ) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
     let pool = find_pool(&mut conn, &key).await?;
-    let request = parse(&mut conn, &actor, &pool, &given, visit.now).await;
+    let request = parse(&mut conn, &pool, &given, visit.now).await;
     drop(conn);
     let planned = match request {
         Ok(body) => rollouts::plan(&app, &actor, IdempotencyKey::none(), &body).await,
@@ -103,7 +103,6 @@ pub(in crate::ui) async fn plan_rollout(
 
 async fn parse(
     conn: &mut PgConnection,
-    actor: &Actor,
     pool: &ObjectRow,
     given: &Fields,
     now: Timestamp,
@@ -114,14 +113,13 @@ async fn parse(
     Ok(PlanRollout {
         pool: pool.id.to_string(),
         revision,
-        policy: find_policy(conn, actor, (pool, revision), &given.like, now).await?,
+        policy: find_policy(conn, (pool, revision), &given.like, now).await?,
     })
 }
 
 /// Returns the policy of a former rollout of the same pool, or the default policy.
 async fn find_policy(
     conn: &mut PgConnection,
-    actor: &Actor,
     (pool, revision): (&ObjectRow, i32),
     like: &str,
     now: Timestamp,
@@ -134,5 +132,5 @@ async fn find_policy(
     if former.pool != pool.id {
         return Err(Error::NotFound(format!("rollout {like:?}")));
     }
-    rollouts::reuse_policy(conn, actor, (pool.id, revision), former.policy.0, now).await
+    rollouts::reuse_policy(conn, former, revision, now).await
 }
