@@ -427,8 +427,9 @@ async fn the_migration_gives_each_pool_a_first_revision() {
                   DROP TABLE present_revisions; DROP TABLE pool_revisions; DROP FUNCTION refuse_change_of_revision";
     let upgrade = include_str!("../../migrations/0046_revisions.sql");
     let later = include_str!("../../migrations/0048_rollouts.sql");
-    let latest = include_str!("../../migrations/0057_due_rollouts.sql");
-    for statements in [before, upgrade, later, latest] {
+    let due = include_str!("../../migrations/0057_due_rollouts.sql");
+    let latest = include_str!("../../migrations/0060_rollout_comparisons.sql");
+    for statements in [before, upgrade, later, due, latest] {
         sqlx::raw_sql(statements)
             .execute(&world.server.app.pool)
             .await
