@@ -1,4 +1,4 @@
-//! A rollout of a test pool, and after it one of production: the second start is refused until the first
+//! A rollout of a test pool before a rollout of production. The second start is refused until the first
 //! rollout is done with the same software.
 
 use axum::http::Method;
@@ -52,12 +52,11 @@ fn is_refused(reply: &Reply, detail: &str) {
     assert_eq!(found, ("not_promoted", Some(detail)), "{}", reply.text);
 }
 
-/// Sends the console's form for a plan. Returns the status.
-async fn plan_back(caller: &Caller) -> u16 {
-    let form = b"revision=1&like=gpu-1".to_vec();
+/// Sends the console's form for a plan with the policy of a former rollout. Returns the status.
+pub(crate) async fn plan_like(caller: &Caller, form: &str) -> u16 {
     let caller = caller.header("content-type", "application/x-www-form-urlencoded");
     let path = "/ui/pools/gpu/rollouts";
-    caller.send(Method::POST, path, form).await.status
+    caller.send(Method::POST, path, form.into()).await.status
 }
 
 #[tokio::test]
@@ -80,14 +79,14 @@ async fn production_starts_after_the_test_pool() {
     assert!(page.contains(link), "{page}");
     settle(&mut world).await;
     assert_eq!(show(&world, "gpu-1").await["state"], "done");
-    // The way back is to other software, so it waits for no other rollout.
-    assert_eq!(plan_back(&world.admin).await, 303);
+    // The way back waits for no other rollout.
+    assert_eq!(plan_like(&world.admin, "revision=1&like=gpu-1").await, 303);
     let back = show(&world, "gpu-2").await;
     assert!(back["policy"]["after"].is_null(), "{back:#}");
     world.check().await;
 }
 
-/// All nodes of the test pool are left out, so no node has run the revision.
+/// The only node of the test pool is left out.
 #[tokio::test]
 async fn a_test_without_a_changed_node_is_no_test() {
     let mut world = serving().await;
@@ -119,8 +118,14 @@ async fn a_rollout_before_has_another_pool_and_the_same_software() {
     assert_eq!(refused(2, own["name"].as_str().unwrap()).await, "same_pool");
     publish(&world, "3").await;
     assert_eq!(refused(3, "test-1").await, "other_software");
-    plan(&world, 2, &after("test-1")).await.expect(201);
-    // A caller who may not read the other pool gets the same answer as for an unknown rollout.
+    let planned = plan(&world, 2, &after("test-1")).await.expect(201).body;
+    // A plan with the policy of a former rollout keeps the condition.
+    let like = planned["name"].as_str().unwrap();
+    for (revision, status) in [(3, 422), (2, 303)] {
+        let form = format!("revision={revision}&like={like}");
+        assert_eq!(plan_like(&world.admin, &form).await, status, "{revision}");
+    }
+    // Without the right to read the other pool, the rollout is unknown.
     let body = json!({ "name": "gpu", "role": "operator", "scope": { "pool": "gpu" }, "expires_in_s": 3600 });
     let token = world.admin.post("/v1/tokens", &body).await.expect(201);
     let scoped = world
@@ -139,7 +144,7 @@ async fn a_rollout_before_has_another_pool_and_the_same_software() {
     );
 }
 
-/// The test pool is taken back after its rollout, or its pool is made anew.
+/// The test pool goes back after the rollout, or another rollout has the name.
 #[tokio::test]
 async fn a_test_that_was_taken_back_promotes_nothing() {
     let mut world = serving().await;
@@ -163,7 +168,7 @@ async fn a_test_that_was_taken_back_promotes_nothing() {
     assert_eq!(refused.body["errors"][0]["code"], "other_software");
 }
 
-/// The test pool fails at first: a rollout that was superseded is not done.
+/// A superseded rollout is not done.
 #[tokio::test]
 async fn a_superseded_test_promotes_nothing() {
     let mut world = serving().await;

@@ -4,6 +4,7 @@
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
+use crate::rollout_promotion::plan_like;
 use crate::rollouts::{
     marks, plan, policy, publish, settle, show, start, steer, taken, until_one_changes,
 };
@@ -334,4 +335,22 @@ async fn a_known_loss_is_tolerated_after_a_change_of_the_suite() {
     let body = json!({ "policy": { "halt_when": signals }, "reason": "every loss is known" });
     let refused = steer(&world, &name, "adjust", body).await.expect(422);
     assert_eq!(refused.body["errors"][0]["code"], "out_of_range");
+}
+
+/// After a change of the suite no node has a result. The way back is planned without the signal.
+#[tokio::test]
+async fn the_way_back_leaves_out_a_signal_without_results() {
+    let mut world = serving(1).await;
+    start(&world, 2, &limited(1)).await;
+    settle(&mut world).await;
+    world
+        .admin
+        .put("/v1/suites/smoke", &suite("2"))
+        .await
+        .expect(200);
+    plan(&world, 1, &limited(1)).await.expect(422);
+    let status = plan_like(&world.admin, "revision=1&like=gpu-1").await;
+    assert_eq!(status, 303);
+    let back = show(&world, "gpu-2").await;
+    assert!(back["policy"]["halt_when"].is_null(), "{back:#}");
 }
