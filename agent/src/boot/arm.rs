@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use muster_core::ids::NodeId;
 use muster_core::values::{Digest, Mac};
@@ -12,6 +13,8 @@ use muster_core::wire::job::BootLive;
 use muster_core::wire::node::LiveReport;
 use tokio::sync::watch;
 use tracing::Span;
+
+use super::pending::Pending;
 
 /// Maximum number of MAC addresses per boot, more than the NICs of any machine.
 const MAX_MACS: usize = 64;
@@ -27,6 +30,7 @@ struct Table {
     next: u64,
     boots: HashMap<u64, Boot>,
     by_mac: HashMap<Mac, u64>,
+    pending: Pending,
 }
 
 #[derive(Debug)]
@@ -92,6 +96,8 @@ pub(super) enum ScriptTurn {
     },
     /// The script was given out before. The boot has now failed.
     Spent,
+    /// The boot may be armed within seconds.
+    Pending,
     NotArmed,
 }
 
@@ -107,6 +113,35 @@ impl ArmedBoots {
     /// Returns an empty table.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns the empty table of a starting agent. Boots of an earlier process are armed again after
+    /// the first leases.
+    pub fn starting() -> Self {
+        let boots = Self::new();
+        boots.await_leases();
+        boots
+    }
+
+    /// Starts the wait for the first leases.
+    pub(crate) fn await_leases(&self) {
+        self.lock().pending.await_leases(Instant::now());
+    }
+
+    /// Ends the wait for the first leases.
+    pub fn end_leases(&self) {
+        self.lock().pending.end_leases();
+    }
+
+    /// Adds a leased boot, before its job arms the boot.
+    pub fn expect(&self, spec: &BootLive) {
+        self.lock().pending.add(&spec.macs, Instant::now());
+    }
+
+    /// Returns whether a machine without an armed boot may still get a boot within seconds.
+    pub(crate) fn is_pending(&self, mac: Mac) -> bool {
+        let table = self.lock();
+        !table.by_mac.contains_key(&mac) && table.pending.contains(mac, Instant::now())
     }
 
     /// Arms a boot until the handle is dropped.
@@ -133,6 +168,7 @@ impl ArmedBoots {
         let id = table.next;
         table.next += 1;
         table.by_mac.extend(spec.macs.iter().map(|mac| (*mac, id)));
+        table.pending.remove(&spec.macs);
         let image = LiveImage {
             address: spec.address,
             kernel: spec.kernel,
@@ -186,7 +222,12 @@ impl ArmedBoots {
     pub(super) fn take_script(&self, mac: Mac, from: Ipv4Addr) -> ScriptTurn {
         let mut table = self.lock();
         let Some(boot) = table.of_mac(mac) else {
-            return ScriptTurn::NotArmed;
+            let is_pending = table.pending.contains(mac, Instant::now());
+            return if is_pending {
+                ScriptTurn::Pending
+            } else {
+                ScriptTurn::NotArmed
+            };
         };
         if boot.script_given {
             boot.fail(BootFault::SecondScript { from });
@@ -339,7 +380,7 @@ impl Drop for ArmedHandle {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use muster_core::ids::PermitId;
     use muster_core::values::Secret;
     use muster_core::wire::bmc::Power;

@@ -12,6 +12,7 @@ pub mod site; // Site configuration and its copy on disk
 pub mod tftp; // Sends the first loader
 
 mod keep; // Starts and stops listeners with the configuration
+mod pending; // Boots leased and not armed yet
 #[cfg(test)]
 pub(crate) mod tests;
 

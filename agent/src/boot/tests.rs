@@ -168,14 +168,27 @@ async fn free_ports() -> BootPorts {
     }
 }
 
-/// Sends a discover like a relay, because broadcasts cannot cross loopback.
+/// Sends the discover of a PXE ROM until an answer arrives.
 async fn discover(ports: BootPorts) -> Option<Message> {
+    for _ in 0..10 {
+        if let Some(answer) = discover_once(ports, true).await {
+            return Some(answer);
+        }
+    }
+    None
+}
+
+/// Sends a discover like a relay, because broadcasts cannot cross loopback, and waits a second for
+/// the answer.
+async fn discover_once(ports: BootPorts, by_pxe: bool) -> Option<Message> {
     let relay = Ipv4Addr::new(127, 0, 0, 2);
     let socket = UdpSocket::bind((relay, ports.dhcp_relay)).await.unwrap();
     let mut options = Options::default();
     options.set(code::MESSAGE_TYPE, [Kind::Discover as u8]);
-    options.set(code::VENDOR_CLASS, "PXEClient:Arch:00007:UNDI:003016");
-    options.set(code::ARCHITECTURE, [0, 7]);
+    if by_pxe {
+        options.set(code::VENDOR_CLASS, "PXEClient:Arch:00007:UNDI:003016");
+        options.set(code::ARCHITECTURE, [0, 7]);
+    }
     let none = Ipv4Addr::UNSPECIFIED;
     let (file, op) = (Vec::new(), Op::FromClient);
     let request = Message {
@@ -193,16 +206,12 @@ async fn discover(ports: BootPorts) -> Option<Message> {
         options,
     };
     let mut buffer = [0; 1500];
-    for _ in 0..10 {
-        socket
-            .send_to(&request.encode(), (HOST, ports.dhcp_server))
-            .await
-            .unwrap();
-        if let Ok(received) = timeout(Duration::from_secs(1), socket.recv_from(&mut buffer)).await {
-            return Message::parse(&buffer[..received.unwrap().0]).ok();
-        }
-    }
-    None
+    socket
+        .send_to(&request.encode(), (HOST, ports.dhcp_server))
+        .await
+        .unwrap();
+    let received = timeout(Duration::from_secs(1), socket.recv_from(&mut buffer)).await;
+    Message::parse(&buffer[..received.ok()?.unwrap().0]).ok()
 }
 
 /// Reads a file by plain RFC 1350: a request, then an acknowledgement for every block.
@@ -277,6 +286,25 @@ async fn a_machine_is_led_to_its_loader_only_while_it_is_armed() {
             .options
             .get(code::BOOT_FILE),
         None
+    );
+    bench.stop().await;
+}
+
+/// An offer without a boot file ends the network boot of the firmware. Without an offer the firmware
+/// repeats its request.
+#[tokio::test(flavor = "multi_thread")]
+async fn dhcp_leaves_firmware_unanswered_until_the_first_leases() {
+    let bench = Bench::start().await;
+    bench.armed.await_leases();
+    assert_eq!(discover_once(bench.ports, true).await, None);
+    let system = discover_once(bench.ports, false).await;
+    assert_eq!(system.map(|offer| offer.yiaddr), Some(HOST));
+
+    let _handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
+    let armed = discover(bench.ports).await.unwrap();
+    assert_eq!(
+        armed.options.get(code::BOOT_FILE),
+        Some(b"snponly.efi".as_slice())
     );
     bench.stop().await;
 }

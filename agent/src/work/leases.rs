@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::ids::JobId;
-use muster_core::wire::job::Job;
+use muster_core::wire::job::{Job, JobSpec};
 use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::result::Outcome;
 use tokio::task::JoinSet;
@@ -41,17 +41,20 @@ pub(super) async fn run(agent: Arc<Agent>, stop: CancellationToken) {
 
 async fn poll(agent: &Arc<Agent>, running: &mut Running) {
     let mut backoff = Backoff::new(Duration::from_secs(15));
+    // The jobs of an earlier process are leased without waiting, until an empty answer.
+    let mut wait = Duration::ZERO;
     loop {
         running.reap().await;
         let asked = Instant::now();
         let free = u32::try_from(CAPACITY - running.tasks.len()).expect("capacity is small");
-        match agent.server.lease_jobs(free, POLL).await {
+        match agent.server.lease_jobs(free, wait).await {
             Ok(leased) => {
                 backoff.reset();
-                if leased.jobs.is_empty()
-                    && leased.unread.is_empty()
-                    && asked.elapsed() < EMPTY_TOO_SOON
-                {
+                let is_empty = leased.jobs.is_empty() && leased.unread.is_empty();
+                if is_empty && wait.is_zero() {
+                    agent.boots.end_leases();
+                    wait = POLL;
+                } else if is_empty && asked.elapsed() < EMPTY_TOO_SOON {
                     backoff.pause().await;
                 }
                 for job in leased.jobs {
@@ -152,6 +155,9 @@ impl Running {
                 done: done.clone(),
             },
         );
+        if let JobSpec::BootLive(spec) = &job.spec {
+            agent.boots.expect(spec);
+        }
         let span = job::span_of(&job);
         let context = Arc::new(JobContext::new(job, Arc::clone(agent)));
         let running = async move {

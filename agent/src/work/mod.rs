@@ -119,7 +119,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
     let (config, configs) = watch::channel(None);
     let (trust, trusts) = watch::channel(None);
     let (seen, sightings) = mpsc::channel(sightings::QUEUE);
-    let boots = ArmedBoots::new();
+    let boots = ArmedBoots::starting();
     let boot = BootOptions {
         data_dir: options.data_dir.clone(),
         blobs: blobs.clone(),

@@ -144,7 +144,10 @@ fn consider(here: &Here, request: &Message, via: Via) -> Option<Reply> {
         via,
         now,
     };
-    let reply = decide(&question, &mut shared.leases()).and_then(|reply| {
+    // Firmware repeats a request without an answer, and an answer without a boot file is final.
+    let is_pending = Client::of(request) != Client::Os && shared.armed.is_pending(request.mac);
+    let decided = (!is_pending).then(|| decide(&question, &mut shared.leases()));
+    let reply = decided.flatten().and_then(|reply| {
         // A boot is armed only with a permit for this agent, so an armed machine is answered
         // without waiting for other servers.
         let at_once = armed.is_some() || shared.tenure() == Tenure::Sure;

@@ -114,13 +114,18 @@ struct Asking {
     serial: Option<String>,
 }
 
-/// `GET /boot/v1/ipxe`: always returns a script. A malformed request receives the script for a boot
-/// from the local disk.
+/// `GET /boot/v1/ipxe`: returns a script, or 503 while the boot of the machine is leased and not
+/// armed yet. The first script of iPXE then asks again. A malformed request receives the script for
+/// a boot from the local disk.
 async fn get_script(State(door): State<Arc<Door>>, peer: Peer, uri: Uri) -> Response {
     let Query(asking) = Query::<Asking>::try_from_uri(&uri).unwrap_or_default();
     let text = match asking.mac.parse::<Mac>() {
         Ok(mac) => script_for(&door, peer.0, mac, asking),
-        Err(_) => script::local(Platform::parse(&asking.platform)).to_owned(),
+        Err(_) => Some(script::local(Platform::parse(&asking.platform)).to_owned()),
+    };
+    let Some(text) = text else {
+        let again = [(header::RETRY_AFTER, "1")];
+        return (StatusCode::SERVICE_UNAVAILABLE, again).into_response();
     };
     (
         [
@@ -132,14 +137,18 @@ async fn get_script(State(door): State<Arc<Door>>, peer: Peer, uri: Uri) -> Resp
         .into_response()
 }
 
-fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> String {
+/// Returns the script for a machine, or `None` while the boot of the machine is pending.
+fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> Option<String> {
     let shared = &door.shared;
     let local = script::local(Platform::parse(&asking.platform)).to_owned();
     let who = Identity {
         uuid: asking.uuid,
         serial: asking.serial,
     };
+    let not_yet = || (None, "no script yet: its boot is not armed yet".to_owned());
+    let local = Some(local);
     let (text, detail) = match shared.armed_for(mac) {
+        None if shared.armed.is_pending(mac) => not_yet(),
         None => (local, "local boot: nothing is armed".to_owned()),
         Some(image) if !shared.may_act_for(image.address, from) => (
             local,
@@ -149,6 +158,7 @@ fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> String {
             ),
         ),
         Some(_) => match shared.armed.take_script(mac, from) {
+            ScriptTurn::Pending => not_yet(),
             ScriptTurn::NotArmed => (local, "local boot: nothing is armed".to_owned()),
             ScriptTurn::Spent => (
                 local,
@@ -162,7 +172,10 @@ fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> String {
                     nonce: &nonce,
                     mac,
                 };
-                (script::live(&boot), "armed: the live image".to_owned())
+                (
+                    Some(script::live(&boot)),
+                    "armed: the live image".to_owned(),
+                )
             }
         },
     };

@@ -113,6 +113,40 @@ async fn an_armed_machine_boots_the_live_image_and_reports_once() {
     assert_eq!(handle.fault().await, BootFault::SecondReport { from: HOST });
 }
 
+/// A restarted agent listens before its first leases. An answer for the local disk would end the
+/// boot of a machine between DHCP and its script.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_asks_again_until_its_boot_is_armed() {
+    let mut bench = Bench::start().await;
+    let query = format!("ipxe?mac={MAC}&platform=efi");
+    let asked_again = async |bench: &Bench| {
+        let answer = get(bench, &query).await;
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.headers()["retry-after"], "1");
+    };
+    bench.armed.await_leases();
+    asked_again(&bench).await;
+    assert_eq!(
+        bench.next_seen().await,
+        (
+            Seen::Script,
+            "no script yet: its boot is not armed yet".to_owned()
+        )
+    );
+    bench.armed.expect(&armed_spec());
+    bench.armed.end_leases();
+    asked_again(&bench).await;
+    let other = script(&bench, "mac=52:54:00:00:00:02&platform=efi").await;
+    assert!(!other.contains("kernel"), "{other}");
+
+    let handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
+    let armed = script(&bench, &format!("mac={MAC}&platform=efi")).await;
+    assert!(armed.contains(NONCE), "{armed}");
+    drop(handle);
+    let local = script(&bench, &format!("mac={MAC}&platform=efi")).await;
+    assert!(!local.contains("kernel"), "{local}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_armed_script_is_given_once() {
     let bench = Bench::start().await;

@@ -1,21 +1,24 @@
 //! Tests of an agent starting, being replaced, and stopping.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::clock::Clock;
-use muster_core::values::Secret;
-use muster_core::wire::job::Job;
+use muster_core::values::{Mac, Secret};
+use muster_core::wire::job::{Job, JobSpec};
 use muster_core::wire::result::{JobResult, Outcome};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::server::{FakeServer, TOKEN};
-use super::{RESULT, job, log_lines, node, plan};
+use super::{RESULT, agent, job, log_lines, node, plan};
 use crate::boot::BootPorts;
+use crate::boot::arm::tests::spec;
 use crate::ssh::sshd::PRINCIPAL;
 use crate::work::identity::Entry;
-use crate::work::{AgentError, AgentOptions, run};
+use crate::work::{AgentError, AgentOptions, leases, run};
 
 fn start(
     server: &FakeServer,
@@ -67,6 +70,35 @@ async fn an_agent_is_welcomed_works_and_stops_when_told() {
     cancel.cancel();
     agent.await.unwrap().unwrap();
     assert!(server.outcomes.try_recv().is_err());
+}
+
+/// Machines wait for the boots of an earlier process only until the leases of these boots.
+#[tokio::test]
+async fn the_first_leases_name_the_pending_boots() {
+    let server = FakeServer::start().await;
+    let (agent, _dir) = agent(&server, Duration::from_secs(30)).await;
+    let (booting, other) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+    agent.boots.await_leases();
+    assert!(agent.boots.is_pending(other));
+    let boot = Job {
+        spec: JobSpec::BootLive(spec(booting, Ipv4Addr::LOCALHOST)),
+        ..job(node(RESULT).login(PRINCIPAL), plan())
+    };
+    server.jobs.send(boot).unwrap();
+    let stop = CancellationToken::new();
+    let leases = tokio::spawn(leases::run(Arc::clone(&agent), stop.clone()));
+    let caught_up = async {
+        while agent.boots.is_pending(other) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(15), caught_up)
+        .await
+        .expect("an empty answer ends the wait");
+    // The kernel of this boot is not on the server, so the job does not arm the boot.
+    assert!(agent.boots.is_pending(booting));
+    stop.cancel();
+    leases.await.unwrap();
 }
 
 #[tokio::test]

@@ -14,7 +14,8 @@ use muster_core::ids::AgentId;
 use muster_core::values::Secret;
 use muster_core::wire::REQUEST;
 use muster_core::wire::calls::{
-    ActReply, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
+    ActReply, LeaseJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct,
+    Welcome,
 };
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
 use muster_core::wire::job::Job;
@@ -150,14 +151,22 @@ async fn hello(State(desk): State<Desk>, headers: HeaderMap) -> Response {
     })
 }
 
-/// A long poll, ended by a job or by the caller.
-async fn lease(State(desk): State<Desk>, headers: HeaderMap) -> Json<serde_json::Value> {
+/// A long poll, ended by a job or by the caller. A poll without a wait is answered at once.
+async fn lease(
+    State(desk): State<Desk>,
+    headers: HeaderMap,
+    Json(call): Json<LeaseJobs>,
+) -> Json<serde_json::Value> {
     let said = headers
         .get(ORDERS)
         .map_or("", |value| value.to_str().unwrap())
         .to_owned();
     desk.ledger.lock().unwrap().reads.push(said);
-    let job = desk.jobs.lock().await.recv().await;
+    let mut queue = desk.jobs.lock().await;
+    let job = match call.wait_s {
+        0 => queue.try_recv().ok(),
+        _ => queue.recv().await,
+    };
     let strange = desk.ledger.lock().unwrap().strange.take();
     let jobs: Vec<_> = strange
         .into_iter()
