@@ -1,5 +1,5 @@
 //! Boots leased by the agent and not armed yet. A machine asking in this time is asked to repeat the
-//! request: an answer for the local disk would end the boot, and a wiped disk boots nothing.
+//! request: an answer for the local disk would end the boot, and a wiped disk cannot boot.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -144,10 +144,7 @@ fn consider(here: &Here, request: &Message, via: Via) -> Option<Reply> {
         via,
         now,
     };
-    // Firmware repeats a request without an answer, and an answer without a boot file is final.
-    let is_pending = Client::of(request) != Client::Os && shared.armed.is_pending(request.mac);
-    let decided = (!is_pending).then(|| decide(&question, &mut shared.leases()));
-    let reply = decided.flatten().and_then(|reply| {
+    let reply = decide(&question, &mut shared.leases()).and_then(|reply| {
         // A boot is armed only with a permit for this agent, so an armed machine is answered
         // without waiting for other servers.
         let at_once = armed.is_some() || shared.tenure() == Tenure::Sure;
@@ -157,11 +154,22 @@ fn consider(here: &Here, request: &Message, via: Via) -> Option<Reply> {
             shared.yielding().hold_back(request, reply, now)
         }
     });
+    // Firmware repeats a request without an answer, and an answer without a boot file is final.
+    let reply = reply.filter(|_| !has_pending_boot(shared, request));
     note_client(shared, request, reply.as_ref());
     if segment.subnet.mode == DhcpMode::Authoritative {
         note_other_server(here, request);
     }
     reply
+}
+
+/// Returns whether a client that boots from the network may get its boot within seconds.
+fn has_pending_boot(shared: &Shared, request: &Message) -> bool {
+    let boots = match Client::of(request) {
+        Client::Pxe(_) | Client::UefiHttp | Client::Ipxe(_) | Client::Muster(_) => true,
+        Client::Os | Client::Foreign(_) => false,
+    };
+    boots && shared.armed.is_pending(request.mac)
 }
 
 fn note_client(shared: &Shared, request: &Message, reply: Option<&Reply>) {

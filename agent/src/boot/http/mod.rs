@@ -145,10 +145,8 @@ fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> Option<S
         uuid: asking.uuid,
         serial: asking.serial,
     };
-    let not_yet = || (None, "no script yet: its boot is not armed yet".to_owned());
-    let local = Some(local);
     let (text, detail) = match shared.armed_for(mac) {
-        None if shared.armed.is_pending(mac) => not_yet(),
+        None if shared.armed.is_pending(mac) => return None,
         None => (local, "local boot: nothing is armed".to_owned()),
         Some(image) if !shared.may_act_for(image.address, from) => (
             local,
@@ -158,7 +156,7 @@ fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> Option<S
             ),
         ),
         Some(_) => match shared.armed.take_script(mac, from) {
-            ScriptTurn::Pending => not_yet(),
+            ScriptTurn::Pending => return None,
             ScriptTurn::NotArmed => (local, "local boot: nothing is armed".to_owned()),
             ScriptTurn::Spent => (
                 local,
@@ -172,15 +170,12 @@ fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> Option<S
                     nonce: &nonce,
                     mac,
                 };
-                (
-                    Some(script::live(&boot)),
-                    "armed: the live image".to_owned(),
-                )
+                (script::live(&boot), "armed: the live image".to_owned())
             }
         },
     };
     shared.lookout.saw(mac, Seen::Script, who, detail);
-    text
+    Some(text)
 }
 
 /// `GET /boot/v1/loader/{name}`: returns our iPXE, for UEFI HTTP boot.
