@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: look demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins rollout e2e lint previous unit strangers fuzz slow bench \
+.PHONY: look demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins rollout e2e lint previous unit strangers schedulers fuzz slow bench \
 	documents clean
 
 # `make test` compiles every crate once, for tests and lints: clippy's driver stands in the compiler's place, and a warning is an error. A part of it that
@@ -92,6 +92,10 @@ unit: deps previous
 strangers: deps
 	tests/api/install
 	cargo nextest run --locked --workspace --run-ignored only -E 'test(/^strangers::/)'
+
+# The Slurm driver against a real Slurm of another Debian release, 24.11 of Debian 13 unless `RELEASE=` names one. `make unit` has that of Debian 12.
+schedulers: deps
+	$(AS_ROOT) tests/slurm/run $(RELEASE)
 
 # Simulated nodes through their whole lives, behind the real agents' protocol, while server and agent are killed every few seconds. `NODES=2000` for more.
 # `ROLLOUT=1`: afterwards the fleet, in service with jobs, moves to another revision and back; an observer in the database checks every commit.

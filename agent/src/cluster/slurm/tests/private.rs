@@ -118,6 +118,14 @@ impl PrivateSlurm {
         panic!("slurmctld did not restart: {}", self.log());
     }
 
+    /// Returns year and month of the version, such as (22, 5).
+    pub(super) async fn version(&self) -> (u32, u32) {
+        let text = self.run("slurmctld", &["-V"]).await;
+        let numbers = text.trim().rsplit(' ').next().unwrap_or_default();
+        let mut parts = numbers.split('.').map(|part| part.parse().unwrap());
+        (parts.next().unwrap(), parts.next().unwrap())
+    }
+
     /// Returns the output of a Slurm program, including errors.
     pub(super) async fn run(&self, program: &str, arguments: &[&str]) -> String {
         let mut command = Command::new(program);
