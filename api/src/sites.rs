@@ -29,6 +29,11 @@ pub struct SiteSpec {
     /// any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance_window: Option<String>,
+    /// Throughput of the agent's network link to the nodes in Mbit/s, from 1 to 1,000,000. Rollouts
+    /// change only as many nodes at a time as the link supplies with packages and images in 10
+    /// minutes. Absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_mbps: Option<u32>,
 }
 
 /// The live image, as two blobs.

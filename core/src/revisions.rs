@@ -1,10 +1,12 @@
 //! Revisions of a pool: the documents installed on a node of the pool. A revision never changes.
 
+use std::collections::BTreeSet;
+
 use crate::effects::{self, Effect};
 use crate::images::ImageManifest;
 use crate::network::NetworkProfile;
-use crate::stacks::StackSpec;
 use crate::stacks::diff::{self, Class, Difference};
+use crate::stacks::{LockedPackage, StackSpec};
 use crate::values::Digest;
 
 /// Full copies of the documents, as of one change.
@@ -40,6 +42,35 @@ impl Revision {
         effects::of_image(&self.image, &other.image)
             .max(diff::effect_of(&self.stack, &self.stack_of(other)))
             .max(network)
+    }
+
+    /// Returns the bytes that a node receives to reach the revision: the packages of the lock that the
+    /// node lacks, and with a reinstall the compressed image. `former`: the revision of the node, if
+    /// known.
+    pub fn count_bytes(&self, former: Option<&Self>, effect: Effect) -> u64 {
+        let (image, present): (u64, BTreeSet<_>) = match effect {
+            Effect::None => return 0,
+            Effect::InPlace | Effect::Reboot => {
+                let locked = former.map_or(&[][..], Self::packages).iter();
+                let keys = locked.map(|one| (&one.name, &one.version, &one.arch));
+                (0, keys.collect())
+            }
+            Effect::Reinstall | Effect::Wipe => {
+                let installed = self.image.packages.iter();
+                let keys = installed.map(|one| (&one.name, &one.version, &one.arch));
+                (self.image.size, keys.collect())
+            }
+        };
+        let is_missing =
+            |one: &&LockedPackage| !present.contains(&(&one.name, &one.version, &one.arch));
+        let missing = self.packages().iter().filter(is_missing);
+        missing.map(|one| one.size).fold(image, u64::saturating_add)
+    }
+
+    /// Returns the packages of the lock.
+    fn packages(&self) -> &[LockedPackage] {
+        let lock = self.stack.lock.as_ref();
+        lock.map_or(&[], |lock| &lock.packages)
     }
 
     /// Returns whether both revisions have the same image and stack. Another network profile brings no

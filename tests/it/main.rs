@@ -60,6 +60,7 @@ mod rollout_estimates; // The estimated end of a large rollout, calculated by a 
 mod rollout_fits; // Nodes left out by a rollout, named by its plan
 mod rollout_guards; // Changes between the plan of a tick and the acts, and members that come and go
 mod rollout_jobs; // Rollouts and the jobs of nodes
+mod rollout_links; // The link of a site bounds the nodes that change at the same time
 mod rollout_monitors; // A query to Prometheus halts a rollout
 mod rollout_pages; // The console of rollouts
 mod rollout_promotion; // A rollout of a test pool before that of production

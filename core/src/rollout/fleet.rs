@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::amount::{Amount, count_nodes};
 use super::windows::{Opening, Period};
 use crate::effects::Effect;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, ObjectId};
 use crate::words;
 
 /// The number of a revision within its pool.
@@ -44,6 +44,8 @@ pub struct Fleet {
     /// Nodes that failed in this run and left the rollout afterwards.
     pub failed_and_left: u32,
     pub budget: Budget,
+    /// The declared links of sites.
+    pub links: BTreeMap<ObjectId, Link>,
     /// Seconds from closed to done, for each node changed in this run.
     pub durations_s: Vec<u32>,
     /// The nodes of the rollout. The ledger reads their members too.
@@ -88,6 +90,17 @@ pub enum HaltReason {
     Canary { node: String },
     /// An external signal, as a sentence.
     Signal(String),
+}
+
+/// The link of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Name of the site.
+    pub site: String,
+    /// Declared throughput in Mbit/s.
+    pub mbps: u32,
+    /// Bytes for nodes that other rollouts and requests change.
+    pub others: u64,
 }
 
 /// The budgets for nodes out of service.
@@ -150,6 +163,7 @@ pub struct Node {
     pub member: Member,
     /// The name shown to people, also used by a canary.
     pub name: String,
+    pub site: ObjectId,
     pub rack: Option<String>,
     pub labels: BTreeMap<String, String>,
     pub stage: Stage,
@@ -161,6 +175,8 @@ pub struct Node {
     pub going_to: Option<RevisionNumber>,
     /// The computed effect of bringing the node to the target.
     pub effect: Effect,
+    /// Bytes of packages and image that the node receives for the change.
+    pub transfer_bytes: u64,
     pub jobs: Jobs,
     /// Results of earlier wrong attempts of this run, the present attempt excluded.
     pub wrong: Vec<String>,

@@ -16,6 +16,7 @@ mod faults; // Errors in a policy
 mod fleet; // Facts of a rollout
 mod jobs; // Jobs on a node, and the drain policy
 mod ledger; // Nodes allowed out of service at a time
+mod links; // Network links of sites
 mod losses; // GPU-hours lost by waiting
 mod monitors; // States of monitors
 mod notices; // Notices to users of nodes, and their deferrals
@@ -43,10 +44,11 @@ pub use eta::{Estimate, Eta, estimate, estimate_within};
 pub use failures::{count_failed, count_tolerated, describe as describe_failures};
 pub use faults::Fault;
 pub use fleet::{
-    Budget, Change, Condition, Control, Domain, Fleet, HaltReason, Job, Jobs, Mark, Member, Node,
-    RevisionNumber, Service, Silent, Stage, Validation,
+    Budget, Change, Condition, Control, Domain, Fleet, HaltReason, Job, Jobs, Link, Mark, Member,
+    Node, RevisionNumber, Service, Silent, Stage, Validation,
 };
 pub use ledger::{Account, Exhausted, Ledger, Refusal, Slot};
+pub use links::FullLink;
 pub use losses::{Loss, Losses, count_losses};
 pub use monitors::{Answers, MonitorState};
 pub use notices::{DeferralRefused, Notice, find_due_notices, limit_deferral};

@@ -69,6 +69,10 @@ pub(super) fn rehearse(
     };
     let minutes = fleet.nodes.len().div_ceil(NODES_OF_A_MINUTE).max(1);
     let step = SignedDuration::from_mins(i64::try_from(minutes).unwrap_or(i64::MAX));
+    // The other uses of the links end, at unknown times.
+    for link in model.fleet.links.values_mut() {
+        link.others = 0;
+    }
     model.prepare();
     let most = MOST_PLANS.min(most_work / fleet.nodes.len().max(1));
     for _ in 0..most {

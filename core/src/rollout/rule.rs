@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::amount::count_nodes;
 use super::fleet::{HaltReason, Job, Mark};
 use super::ledger::Refusal;
+use super::links::FullLink;
 use crate::effects::Effect;
 use crate::words;
 
@@ -58,6 +59,7 @@ pub enum Rule {
         max: u32,
     },
     Budget(Refusal),
+    Link(FullLink),
     /// The node's last job.
     Job(Job),
     JobsUnknown,
@@ -163,6 +165,7 @@ impl Rule {
                 Phase::Validating => "max_validating",
             },
             Self::Budget(refusal) => refusal.code(),
+            Self::Link(_) => "link",
             Self::Job(_) => "job",
             Self::JobsUnknown => "jobs_unknown",
             Self::DrainDeadline => "drain_deadline",
@@ -208,7 +211,7 @@ impl Rule {
     /// Returns the kind of event that ends the wait.
     pub fn waits_for(&self) -> WaitsFor {
         match self {
-            Self::Slots { .. } | Self::Budget(_) => WaitsFor::Slot,
+            Self::Slots { .. } | Self::Budget(_) | Self::Link(_) => WaitsFor::Slot,
             Self::Frozen { .. } | Self::WindowClosed { .. } | Self::WindowEnds { .. } => {
                 WaitsFor::Window
             }
@@ -291,6 +294,7 @@ impl Rule {
                 | Self::Wave { .. }
                 | Self::Slots { .. }
                 | Self::Budget(_)
+                | Self::Link(_)
         )
     }
 
@@ -409,6 +413,7 @@ impl fmt::Display for Rule {
                 )
             }
             Self::Budget(refusal) => refusal.fmt(f),
+            Self::Link(full) => full.fmt(f),
             Self::Job(job) => write_job(f, job),
             Self::JobsUnknown => f.write_str("the scheduler does not list the node's jobs"),
             Self::DrainDeadline => f.write_str(

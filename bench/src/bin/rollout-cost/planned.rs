@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::effects::Effect;
-use muster_core::ids::NodeId;
+use muster_core::ids::{NodeId, ObjectId};
 use muster_core::rollout::{
     Act, Amount, Budget, Change, Condition, Control, Fleet, Job, Jobs, Member, Node, Opening,
     RevisionNumber, RolloutPolicy, Service, Stage, Validation, Verdict, plan,
@@ -128,6 +128,7 @@ impl Model {
                 max_unavailable: self.most,
                 domains: Vec::new(),
             },
+            links: BTreeMap::new(),
             durations_s: Vec::new(),
             nodes,
             neighbours: Vec::new(),
@@ -239,6 +240,7 @@ impl Place {
                 written_off_until: None,
             },
             name: self.id.to_string(),
+            site: ObjectId::new(),
             rack: None,
             labels: BTreeMap::new(),
             stage: self.stage.clone(),
@@ -252,6 +254,7 @@ impl Place {
                 true => Effect::None,
                 false => Effect::Reboot,
             },
+            transfer_bytes: 0,
             jobs: Jobs::Known(job.into_iter().collect::<anyhow::Result<_>>()?),
             wrong: Vec::new(),
             failed_before: self.stage == Stage::Failed,

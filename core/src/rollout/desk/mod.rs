@@ -13,6 +13,7 @@ use super::condition::{find_obstacle, find_stop, find_unreadable};
 use super::fleet::{Fleet, HaltReason, Node, Stage};
 use super::jobs::{Exit, Hours, judge_jobs};
 use super::ledger::{Ledger, Slot};
+use super::links::Links;
 use super::order::Block;
 use super::policy::RolloutPolicy;
 use super::rule::{Phase, Rule};
@@ -40,6 +41,7 @@ pub(super) struct Desk<'a> {
     pub(super) stop: Option<Rule>,
     hours: Hours<'a>,
     ledger: Ledger,
+    links: Links<'a>,
     admission: Admission,
     /// Waiting nodes given back for their places, with the rule: see `seats`.
     refused: BTreeMap<NodeId, Rule>,
@@ -91,6 +93,7 @@ impl<'a> Desk<'a> {
             stop: find_stop(fleet, halt, now),
             hours,
             ledger: Ledger::open(&fleet.budget, fleet.members(), now),
+            links: Links::open(fleet),
             admission: Admission::find(policy, fleet, units, now),
             refused: BTreeMap::new(),
             waiting: slots(
@@ -239,11 +242,13 @@ impl<'a> Desk<'a> {
         next
     }
 
-    /// Takes a changing slot and a slot of the ledger.
+    /// Takes a changing slot, a slot of the ledger and a part of the site's link.
     fn take_out(&mut self, node: &Node) -> Result<Slot, Rule> {
         self.changing.check(1)?;
+        self.links.check(&[node]).map_err(Rule::Link)?;
         let slot = self.ledger.take(&node.member).map_err(Rule::Budget)?;
         self.changing.take(1)?;
+        self.links.take(&[node]);
         Ok(slot)
     }
 

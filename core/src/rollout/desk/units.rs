@@ -163,7 +163,7 @@ impl Desk<'_> {
         nodes.iter().zip(exits).map(step).collect()
     }
 
-    /// Takes changing slots and slots of the ledger for all nodes, or none.
+    /// Takes changing slots, slots of the ledger and parts of the links for all nodes, or none.
     pub(super) fn take_out_together(
         &mut self,
         unit: &Unit<'_>,
@@ -172,10 +172,16 @@ impl Desk<'_> {
         let needed = count(nodes);
         let refuse = |rule| limit(unit, needed, rule);
         self.changing.check(needed).map_err(refuse)?;
+        // The rest of a unit follows the closed nodes, whatever its size.
+        if !unit.nodes.iter().any(|node| is_closing(node)) {
+            let link = self.links.check(nodes).map_err(Rule::Link);
+            link.map_err(refuse)?;
+        }
         let members: Vec<&Member> = nodes.iter().map(|node| &node.member).collect();
         let slots = self.ledger.take_all(&members);
         let slots = slots.map_err(|refusal| refuse(Rule::Budget(refusal)))?;
         self.changing.take(needed)?;
+        self.links.take(nodes);
         Ok(slots)
     }
 

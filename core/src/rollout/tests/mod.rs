@@ -7,12 +7,13 @@ use uuid::Uuid;
 
 use super::*;
 use crate::effects::Effect;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, ObjectId};
 
 mod eta; // The estimated end
 mod exhaustive; // Every state of small worlds
 mod generated; // Generated fleets, with random events
 mod ledger; // Budgets, domains and the members that count
+mod links; // Network links of sites
 mod losses; // GPU-hours lost by waiting
 mod notices; // Notices to users
 mod numbers; // Numbers of waves
@@ -27,6 +28,7 @@ mod world; // The model of the world
 
 const TARGET: RevisionNumber = RevisionNumber(2);
 const BEFORE: RevisionNumber = RevisionNumber(1);
+const SITE: ObjectId = ObjectId(Uuid::nil());
 
 fn start() -> Timestamp {
     "2026-11-26T08:00:00Z".parse().unwrap()
@@ -45,6 +47,7 @@ fn node(number: usize) -> Node {
     Node {
         member: member(number),
         name: format!("n{number}"),
+        site: SITE,
         rack: None,
         labels: BTreeMap::new(),
         stage: Stage::NotBegun,
@@ -52,6 +55,7 @@ fn node(number: usize) -> Node {
         runs: Some(BEFORE),
         going_to: Some(BEFORE),
         effect: Effect::Reboot,
+        transfer_bytes: 1_000_000_000,
         jobs: Jobs::Known(Vec::new()),
         wrong: Vec::new(),
         failed_before: false,
@@ -94,6 +98,7 @@ fn fleet(count: usize) -> Fleet {
             max_unavailable: Amount::Count(1000),
             domains: Vec::new(),
         },
+        links: BTreeMap::new(),
         durations_s: Vec::new(),
         nodes: (0..count).map(node).collect(),
         neighbours: Vec::new(),

@@ -1,11 +1,16 @@
 //! Sites.
 
+use std::ops::RangeInclusive;
+
 use muster_api::sites::SiteSpec;
 use muster_core::rollout::check_axes;
 
 use crate::document::fault;
 use crate::error::Fault;
 use crate::http::declared::{Declared, Reference};
+
+/// Throughput of a site's link in Mbit/s.
+const LINK_MBPS: RangeInclusive<u32> = 1..=1_000_000;
 
 impl Declared for SiteSpec {
     fn references(&self) -> Vec<Reference<'_>> {
@@ -23,6 +28,11 @@ impl Declared for SiteSpec {
             let pointer = format!("/spec/failure_domains{member}");
             fault(pointer, "out_of_range", why)
         });
-        xid.chain(axes).collect()
+        let link = self.link_mbps.filter(|mbps| !LINK_MBPS.contains(mbps));
+        let link = link.map(|_| {
+            let detail = "From 1 to 1000000 Mbit/s.";
+            fault("/spec/link_mbps", "out_of_range", detail)
+        });
+        xid.chain(axes).chain(link).collect()
     }
 }

@@ -18,6 +18,7 @@ use sqlx::PgConnection;
 
 use super::jobs;
 use super::signals::Signals;
+use super::transfers::{Transfers, load_links};
 use super::windows::Windows;
 use crate::db;
 use crate::db::disruption::MemberRow;
@@ -78,7 +79,7 @@ async fn build(
     now: Timestamp,
 ) -> Result<Loaded, Error> {
     rows.retain(|row| row.is_member);
-    let effects = find_effects(conn, rollout, &rows).await?;
+    let (effects, transfers) = find_effects(conn, rollout, &rows).await?;
     let places = db::rollout_places::load(conn).await?;
     let members = Members::load(conn, rollout.pool, &rows, &places).await?;
     let jobs = jobs::load(conn, rollout.pool, now).await?;
@@ -91,6 +92,8 @@ async fn build(
             let effect = find_effect(&effects, row, rollout.number);
             let node = build_node(row, member, effect, rollout.number);
             Node {
+                transfer_bytes: transfers
+                    .count(row, find_shown_effect(&effects, row, rollout.number)),
                 jobs: jobs.of(row),
                 rack: row.rack.map(|rack| places.name(rack).to_owned()),
                 gpus: row.profile.and_then(|profile| places.gpus(profile)),
@@ -98,6 +101,7 @@ async fn build(
             }
         })
         .collect();
+    let links = load_links(conn, rollout.id, &nodes, &places, &transfers).await?;
     let since = rollout.since.map_or(rollout.created_at, |at| at.to_jiff());
     let oldest = nodes
         .iter()
@@ -117,6 +121,7 @@ async fn build(
         silent: signals.find_unknown(),
         failed_and_left: u32::try_from(rollout.failed_and_left).unwrap_or_default(),
         budget: members.budget,
+        links,
         durations_s: rows.iter().filter_map(find_duration).collect(),
         neighbours: members.others,
         nodes,
@@ -208,13 +213,13 @@ async fn list_unlisted(
     Ok(members)
 }
 
-/// Returns the effect of the target by the revision that a node runs. A revision that cannot be read
-/// has no effect in the result.
+/// Returns effect and bytes of the target by the revision that a node runs. A revision that cannot be
+/// read has no effect in the result.
 async fn find_effects(
     conn: &mut PgConnection,
     rollout: &RolloutRow,
     rows: &[NodeRow],
-) -> Result<BTreeMap<Option<i32>, Effect>, Error> {
+) -> Result<(BTreeMap<Option<i32>, Effect>, Transfers), Error> {
     let target = find_revision(conn, rollout.pool, rollout.number).await?;
     let target = target.ok_or_else(|| {
         let detail = format!(
@@ -228,13 +233,15 @@ async fn find_effects(
         .flat_map(|row| [find_former(row, rollout.number), row.former])
         .flatten()
         .collect();
-    let mut effects = BTreeMap::new();
+    let mut former = BTreeMap::new();
     for number in numbers {
         if let Some(own) = find_revision(conn, rollout.pool, number).await? {
-            effects.insert(Some(number), own.effect_to(&target));
+            former.insert(number, own);
         }
     }
-    Ok(effects)
+    let effect = |(number, own): (&i32, &Revision)| (Some(*number), own.effect_to(&target));
+    let effects = former.iter().map(effect).collect();
+    Ok((effects, Transfers::new(rollout.number, &target, &former)))
 }
 
 async fn find_revision(
@@ -327,7 +334,7 @@ fn control(rollout: &RolloutRow) -> Control {
     }
 }
 
-/// Builds a node without its jobs, rack and GPUs, which the caller adds.
+/// Builds a node without its transfer, jobs, rack and GPUs, which the caller adds.
 fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32) -> Node {
     let stage = find_stage(row, target);
     let begun = matches!(stage.mark(), Mark::Changing | Mark::Validating);
@@ -344,6 +351,7 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
     Node {
         member,
         name: row.name.clone(),
+        site: row.site,
         rack: None,
         labels: row.labels.0.clone(),
         stage,
@@ -352,6 +360,7 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
         going_to: row.assigned.map(number),
         // The running revision is unknown while the node changes. The change was permitted.
         effect: effect.unwrap_or(Effect::InPlace),
+        transfer_bytes: 0,
         jobs: Jobs::Unknown,
         wrong: row.wrong.clone(),
         failed_before: row.failed_before,

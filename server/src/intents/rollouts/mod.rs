@@ -16,6 +16,7 @@ mod regressions; // Values of gates worse after a change than before
 mod reinstalls; // Reinstalls, and the second person
 mod reuse; // A former policy for a new plan
 mod signals; // Signs of trouble that halt a rollout
+mod transfers; // Bytes sent to nodes, and the links of sites
 pub(crate) mod view; // Rollouts as returned to readers
 pub(crate) mod windows; // The maintenance windows of a rollout
 
