@@ -41,7 +41,7 @@ fn a_link_bounds_the_nodes_that_change_at_the_same_time() {
 fn nodes_of_other_sites_and_nodes_without_a_transfer_go_on() {
     let mut fleet = limited(5);
     fleet.nodes[0] = staged(0, Stage::Changing(Change::Draining));
-    fleet.links.get_mut(&SITE).unwrap().others = 2_000_000_000;
+    fleet.links.get_mut(&SITE).unwrap().others = 3_000_000_000;
     fleet.nodes[2].site = OTHER_SITE;
     fleet.nodes[3].transfer_bytes = 0;
     let planned = plan(&policy(), &fleet, start());
@@ -64,9 +64,21 @@ fn one_node_of_the_rollout_may_always_change() {
     let planned = plan(&policy(), &fleet, start());
     assert_eq!(closed(&planned), [id(0)]);
     assert_eq!(planned.binding.map(|rule| rule.code()), Some("link"));
-    let calendar = Calendar::default();
-    let estimate = estimate(&policy(), &fleet, &calendar, start());
-    assert!(matches!(estimate, Eta::Ends(_)), "{estimate:?}");
+}
+
+#[test]
+fn an_estimate_assumes_that_other_uses_of_the_link_end() {
+    let mut fleet = limited(6);
+    let find_end = |fleet: &Fleet| match estimate(&policy(), fleet, &Calendar::default(), start()) {
+        Eta::Ends(estimate) => Some((estimate.early, estimate.late)),
+        Eta::Ended | Eta::Unknown { .. } => None,
+    };
+    let free = find_end(&fleet);
+    assert!(free.is_some());
+    fleet.links.get_mut(&SITE).unwrap().others = 9_000_000_000;
+    assert_eq!(find_end(&fleet), free);
+    fleet.links.clear();
+    assert_ne!(find_end(&fleet), free);
 }
 
 #[test]
