@@ -1,8 +1,6 @@
 //! Plans a rollout: the nodes with their effects, and the policy, under a digest. A person starts the
 //! plan by the digest.
 
-use std::collections::BTreeMap;
-
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::kind::Kind as _;
@@ -243,12 +241,11 @@ pub(super) fn refuse_never_open(windows: &Windows, now: Timestamp) -> Result<(),
 /// 409 with the exhausted budget and the numbers, or with the names of windows never open together.
 fn refuse_impossible(policy: &RolloutPolicy, loaded: &Loaded, now: Timestamp) -> Result<(), Error> {
     refuse_never_open(&loaded.windows, now)?;
-    // A closed window, a monitor without an answer and a full link hide the budget.
+    // A closed window and a monitor without an answer hide the budget.
     let open = Fleet {
         window: Opening::Open { until: None },
         frozen_until: None,
         silent: None,
-        links: BTreeMap::new(),
         ..loaded.fleet.clone()
     };
     let ticked = plan_tick(policy, &open, now);
