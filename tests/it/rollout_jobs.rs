@@ -6,7 +6,7 @@ use muster_core::wire::scheduler::{ClusterJob, JobsLook, JobsReply, JobsReport, 
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
-use crate::rollouts::{marks, policy, serving, settle, show, start, steer, taken};
+use crate::rollouts::{at_once, marks, serving, settle, show, start, steer, taken};
 use crate::simulated::World;
 
 /// The default of `drain_lead_s`.
@@ -31,14 +31,6 @@ pub(crate) fn run_job(
     };
     world.rack().scheduler.jobs.push(job);
     ends
-}
-
-/// One wave of all nodes.
-fn at_once() -> Value {
-    let mut policy = policy();
-    policy["canary"] = Value::Null;
-    policy["waves"] = json!({ "sizes": ["100%"] });
-    policy
 }
 
 /// The code of the rule that keeps a node, and the sentence.

@@ -5,7 +5,7 @@ use muster_core::revisions::Revision;
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
-use crate::rollouts::{marks, policy, settle, show, start, until_one_changes};
+use crate::rollouts::{at_once, marks, serving, settle, show, start, until_one_changes};
 use crate::simulated::World;
 use crate::support::fleet;
 
@@ -20,35 +20,21 @@ fn package(name: &str, version: &str) -> Value {
 
 fn with_packages(packages: &[Value]) -> Value {
     let mut stack = fleet::stack();
-    stack["spec"]["version"] = json!("2");
+    stack["spec"]["version"] = json!("3");
     stack["spec"]["bundle"] = json!(fleet::digest("bundle"));
     stack["spec"]["lock"]["packages"] = json!(packages);
     stack
 }
 
-/// Three nodes in service, and a revision with a package of 30 MB. The link supplies 75 MB in ten
+/// Three nodes in service, and revision 3 with a package of 30 MB. The link supplies 75 MB in ten
 /// minutes.
 async fn limited() -> World {
-    let world = World::serving(3, |path, mut body| {
-        if path == "/v1/pools/gpu" {
-            body["spec"]["max_unavailable"] = json!("100%");
-        }
-        body
-    })
-    .await;
+    let world = serving(3, json!("100%")).await;
     let stack = with_packages(&[package("chrony", "4.3-2")]);
     world.admin.put("/v1/stacks/base", &stack).await.expect(200);
     let site = json!({ "spec": { "link_mbps": 1 } });
     world.admin.put("/v1/sites/lab", &site).await.expect(200);
     world
-}
-
-/// All nodes in one wave.
-fn at_once() -> Value {
-    let mut policy = policy();
-    policy["canary"] = Value::Null;
-    policy["waves"] = json!({ "sizes": ["100%"] });
-    policy
 }
 
 fn count(rollout: &Value, mark: &str) -> usize {
@@ -61,7 +47,7 @@ fn count(rollout: &Value, mark: &str) -> usize {
 #[tokio::test]
 async fn a_rollout_changes_as_many_nodes_as_the_link_supplies() {
     let mut world = limited().await;
-    let name = start(&world, 2, &at_once()).await;
+    let name = start(&world, 3, &at_once()).await;
     until_one_changes(&mut world, &name).await;
     let seen = show(&world, &name).await;
     assert_eq!(count(&seen, "changing"), 2, "{seen:#}");
@@ -98,7 +84,7 @@ async fn a_node_imaged_for_another_reason_uses_the_link() {
         world.pass().await;
     }
     assert_eq!(world.state("n3").await, "imaging");
-    let name = start(&world, 2, &at_once()).await;
+    let name = start(&world, 3, &at_once()).await;
     world.agent.report_jobs().await.unwrap();
     rollouts::round(&world.server.app).await.unwrap();
     let seen = show(&world, &name).await;

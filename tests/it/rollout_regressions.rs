@@ -33,6 +33,12 @@ async fn serving(nodes: u8) -> World {
     world
 }
 
+/// Publishes a new version of the suite, of which no node has a result.
+async fn change_suite(world: &World) {
+    let path = "/v1/suites/smoke";
+    world.admin.put(path, &suite("2")).await.expect(200);
+}
+
 fn limited(nodes: u32) -> Value {
     let mut policy = policy();
     policy["halt_when"] = json!([{ "regression": {
@@ -258,11 +264,7 @@ async fn a_limit_that_cannot_be_measured_is_refused_with_its_place() {
         );
     }
     // The suite has changed since the last gates.
-    world
-        .admin
-        .put("/v1/suites/smoke", &suite("2"))
-        .await
-        .expect(200);
+    change_suite(&world).await;
     let limit = json!({ "gate": gate, "metric": "memory.bandwidth", "percent": 5 });
     let found = refused(limit).await;
     assert_eq!((&*found.0, &*found.1), ("gate", "no_result"));
@@ -321,11 +323,7 @@ async fn a_known_loss_is_tolerated_after_a_change_of_the_suite() {
     let name = start(&world, 2, &limited(1)).await;
     set_speed(&world, 2, 0.9);
     settle(&mut world).await;
-    world
-        .admin
-        .put("/v1/suites/smoke", &suite("2"))
-        .await
-        .expect(200);
+    change_suite(&world).await;
     let mut signals = limited(1)["halt_when"].clone();
     signals[0]["regression"]["percent"] = json!(10);
     let body = json!({ "policy": { "halt_when": signals }, "reason": "the loss is known" });
@@ -343,11 +341,7 @@ async fn the_way_back_leaves_out_a_signal_without_results() {
     let mut world = serving(1).await;
     start(&world, 2, &limited(1)).await;
     settle(&mut world).await;
-    world
-        .admin
-        .put("/v1/suites/smoke", &suite("2"))
-        .await
-        .expect(200);
+    change_suite(&world).await;
     plan(&world, 1, &limited(1)).await.expect(422);
     let status = plan_like(&world.admin, "revision=1&like=gpu-1").await;
     assert_eq!(status, 303);

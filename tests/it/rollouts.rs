@@ -42,6 +42,14 @@ pub(crate) fn policy() -> Value {
     })
 }
 
+/// The policy with all nodes in one wave, without a canary.
+pub(crate) fn at_once() -> Value {
+    let mut policy = policy();
+    policy["canary"] = Value::Null;
+    policy["waves"] = json!({ "sizes": ["100%"] });
+    policy
+}
+
 pub(crate) async fn plan(world: &World, revision: i64, policy: &Value) -> Reply {
     let body = json!({ "pool": "gpu", "revision": revision, "policy": policy });
     world.admin.post("/v1/rollouts", &body).await
@@ -224,10 +232,7 @@ async fn a_failed_node_halts_the_rollout_and_the_rollback_needs_no_health() {
 #[tokio::test]
 async fn the_disruption_budget_bounds_a_rollout() {
     let mut world = serving(3, json!(1)).await;
-    let mut wide = policy();
-    wide["canary"] = Value::Null;
-    wide["waves"] = json!({ "sizes": ["100%"] });
-    let name = start(&world, 2, &wide).await;
+    let name = start(&world, 2, &at_once()).await;
     world.ask("n3", "maintain").await.expect(202);
     world.settle().await;
     settle(&mut world).await;
