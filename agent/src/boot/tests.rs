@@ -168,50 +168,57 @@ async fn free_ports() -> BootPorts {
     }
 }
 
+/// Transaction ids of the discovers of a PXE ROM and of an installed system.
+const PXE: u32 = 7;
+const SYSTEM: u32 = 8;
+
 /// Sends the discover of a PXE ROM until an answer arrives.
 async fn discover(ports: BootPorts) -> Option<Message> {
+    discover_as(ports, &[PXE]).await
+}
+
+/// Sends discovers in this order, like a relay, because broadcasts cannot cross loopback. Returns the
+/// first answer.
+async fn discover_as(ports: BootPorts, clients: &[u32]) -> Option<Message> {
+    let relay = Ipv4Addr::new(127, 0, 0, 2);
+    let socket = UdpSocket::bind((relay, ports.dhcp_relay)).await.unwrap();
+    let mut buffer = [0; 1500];
     for _ in 0..10 {
-        if let Some(answer) = discover_once(ports, true).await {
-            return Some(answer);
+        for client in clients {
+            socket
+                .send_to(&discover_of(*client).encode(), (HOST, ports.dhcp_server))
+                .await
+                .unwrap();
+        }
+        if let Ok(received) = timeout(Duration::from_secs(1), socket.recv_from(&mut buffer)).await {
+            return Message::parse(&buffer[..received.unwrap().0]).ok();
         }
     }
     None
 }
 
-/// Sends a discover like a relay, because broadcasts cannot cross loopback, and waits a second for
-/// the answer.
-async fn discover_once(ports: BootPorts, by_pxe: bool) -> Option<Message> {
-    let relay = Ipv4Addr::new(127, 0, 0, 2);
-    let socket = UdpSocket::bind((relay, ports.dhcp_relay)).await.unwrap();
+fn discover_of(client: u32) -> Message {
     let mut options = Options::default();
     options.set(code::MESSAGE_TYPE, [Kind::Discover as u8]);
-    if by_pxe {
+    if client == PXE {
         options.set(code::VENDOR_CLASS, "PXEClient:Arch:00007:UNDI:003016");
         options.set(code::ARCHITECTURE, [0, 7]);
     }
     let none = Ipv4Addr::UNSPECIFIED;
-    let (file, op) = (Vec::new(), Op::FromClient);
-    let request = Message {
-        op,
+    Message {
+        op: Op::FromClient,
         hops: 1,
-        xid: 7,
+        xid: client,
         secs: 0,
         broadcast: true,
         ciaddr: none,
         yiaddr: none,
         siaddr: none,
-        giaddr: relay,
+        giaddr: Ipv4Addr::new(127, 0, 0, 2),
         mac: MAC,
-        file,
+        file: Vec::new(),
         options,
-    };
-    let mut buffer = [0; 1500];
-    socket
-        .send_to(&request.encode(), (HOST, ports.dhcp_server))
-        .await
-        .unwrap();
-    let received = timeout(Duration::from_secs(1), socket.recv_from(&mut buffer)).await;
-    Message::parse(&buffer[..received.ok()?.unwrap().0]).ok()
+    }
 }
 
 /// Reads a file by plain RFC 1350: a request, then an acknowledgement for every block.
@@ -296,9 +303,9 @@ async fn a_machine_is_led_to_its_loader_only_while_it_is_armed() {
 async fn dhcp_leaves_firmware_unanswered_until_the_first_leases() {
     let bench = Bench::start().await;
     bench.armed.await_leases();
-    assert_eq!(discover_once(bench.ports, true).await, None);
-    let system = discover_once(bench.ports, false).await;
-    assert_eq!(system.map(|offer| offer.yiaddr), Some(HOST));
+    // The listener answers in order, and the second request has the first answer.
+    let answer = discover_as(bench.ports, &[PXE, SYSTEM]).await.unwrap();
+    assert_eq!((answer.xid, answer.yiaddr), (SYSTEM, HOST));
 
     let _handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
     let armed = discover(bench.ports).await.unwrap();
