@@ -209,7 +209,7 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
     slurm.keep_slurmd("n1");
 
     // Since 23.11 the controller takes another set of nodes without a restart.
-    let version = slurm.version().await;
+    let version = slurm.version;
     let needs_restart = version < (23, 11);
     let (watch, _) = within(LONG);
     let first = controller.admit(&nodes, "n1", &watch).await;

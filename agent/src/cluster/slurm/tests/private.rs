@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 pub(super) struct PrivateSlurm {
     dir: tempfile::TempDir,
     pub(super) cluster: SlurmCluster,
+    pub(super) version: (u32, u32),
     stop_slurmctld: Arc<Notify>,
     tasks: Vec<JoinHandle<()>>,
     _munged: Child,
@@ -54,7 +55,8 @@ impl PrivateSlurm {
         for sub in ["etc", "run", "log", "state", "spool"] {
             std::fs::create_dir(dir.path().join(sub)).unwrap();
         }
-        write_configuration(dir.path());
+        let version = find_version().await;
+        write_configuration(dir.path(), version);
         let munged = start_munged(dir.path()).await;
         let stop_slurmctld = Arc::new(Notify::new());
         let cluster = SlurmCluster {
@@ -71,6 +73,7 @@ impl PrivateSlurm {
         let slurm = Self {
             dir,
             cluster,
+            version,
             stop_slurmctld,
             tasks,
             _munged: munged,
@@ -116,14 +119,6 @@ impl PrivateSlurm {
             }
         }
         panic!("slurmctld did not restart: {}", self.log());
-    }
-
-    /// Returns year and month of the version, such as (22, 5).
-    pub(super) async fn version(&self) -> (u32, u32) {
-        let text = self.run("slurmctld", &["-V"]).await;
-        let numbers = text.trim().rsplit(' ').next().unwrap_or_default();
-        let mut parts = numbers.split('.').map(|part| part.parse().unwrap());
-        (parts.next().unwrap(), parts.next().unwrap())
     }
 
     /// Returns the output of a Slurm program, including errors.
@@ -266,7 +261,16 @@ fn free_port() -> u16 {
         .port()
 }
 
-fn write_configuration(dir: &Path) {
+/// Returns year and month of the installed version, such as (22, 5).
+async fn find_version() -> (u32, u32) {
+    let output = Command::new("slurmctld").arg("-V").output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let numbers = text.trim().rsplit(' ').next().unwrap_or_default();
+    let mut parts = numbers.split('.').map(|part| part.parse().unwrap());
+    (parts.next().unwrap(), parts.next().unwrap())
+}
+
+fn write_configuration(dir: &Path, version: (u32, u32)) {
     let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
     let host = host.split('.').next().unwrap();
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid())
@@ -285,6 +289,10 @@ MpiDefault=none\nSwitchType=switch/none\nTopologyPlugin=topology/tree\nGresTypes
 ReturnToService=0\nSlurmdTimeout=30\nTreeWidth=65533\nInclude muster-nodes.conf\n"
     );
     std::fs::write(etc.join("slurm.conf"), conf).unwrap();
+    // Otherwise slurmd starts only with the cgroups of the host.
+    if version >= (23, 11) {
+        std::fs::write(etc.join("cgroup.conf"), "CgroupPlugin=disabled\n").unwrap();
+    }
     std::fs::write(etc.join("gres.conf"), "Include muster-gres.conf\n").unwrap();
     std::fs::write(etc.join("topology.conf"), "Include muster-topology.conf\n").unwrap();
     std::fs::write(etc.join("muster-nodes.conf"), render_nodes(&[], "cpu")).unwrap();
