@@ -428,8 +428,9 @@ async fn the_migration_gives_each_pool_a_first_revision() {
     let upgrade = include_str!("../../migrations/0046_revisions.sql");
     let later = include_str!("../../migrations/0048_rollouts.sql");
     let due = include_str!("../../migrations/0057_due_rollouts.sql");
-    let latest = include_str!("../../migrations/0060_rollout_comparisons.sql");
-    for statements in [before, upgrade, later, due, latest] {
+    let comparisons = include_str!("../../migrations/0060_rollout_comparisons.sql");
+    let units = include_str!("../../migrations/0061_units_of_rollouts.sql");
+    for statements in [before, upgrade, later, due, comparisons, units] {
         sqlx::raw_sql(statements)
             .execute(&world.server.app.pool)
             .await

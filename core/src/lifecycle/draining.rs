@@ -1,14 +1,18 @@
 //! Leaves the scheduler: no new jobs start, running jobs finish, then the node is removed from the
-//! configuration. Jobs are requeued only for a rollout
-//! whose policy says so.
+//! configuration. Jobs are requeued only for a rollout whose policy says so. A node that a rollout
+//! changes together with others stays drained until the last of these is drained.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::decision::{Decision, Effect, Move, follow};
 use super::snapshot::{Snapshot, StepStatus};
 use super::state::{Action, Purpose, State};
 use super::steps::Step;
+use super::wait::{Wait, WaitReason};
 use crate::claims::ClaimState;
+
+/// The rollout ends the wait. The check finds a rollout that no longer has the node.
+const UNIT_CHECK: SignedDuration = SignedDuration::from_secs(30);
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     // A request during the drain replaces the purpose; a release has the highest priority.
@@ -22,6 +26,13 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let turned = undone || (purpose != Purpose::Release && turned_round(node));
     if (turned && node.step(Step::Remove).is_none()) || node.step(Step::Admit).is_some() {
         return undrain(node, now);
+    }
+    if node.waits_for_unit
+        && matches!(purpose, Purpose::Upgrade | Purpose::Reinstall)
+        && node.done(Step::Drain)
+        && node.step(Step::Remove).is_none()
+    {
+        return wait_for_unit(now);
     }
     follow(node, now, &[Step::Drain, Step::Remove], || {
         let left = |to| {
@@ -61,6 +72,17 @@ fn turned_round(node: &Snapshot) -> bool {
         .step(Step::Drain)
         .is_some_and(|view| view.status == StepStatus::Cancelled);
     node.action == Some(Action::Undrain) || (node.action.is_none() && (node.stop || stopped))
+}
+
+/// Waits for the rollout, which starts the changes of a unit after the last drain.
+fn wait_for_unit(now: Timestamp) -> Decision {
+    Decision::Wait(Wait {
+        reason: WaitReason::Unit,
+        condition: "the drains of the nodes that are changed together with this node".to_owned(),
+        owner: "muster".into(),
+        next_action: "change all of these nodes after the last drain".into(),
+        until: Some(now + UNIT_CHECK),
+    })
 }
 
 /// Returns the node to service: the drain is stopped, and the scheduler uses the node again.

@@ -86,6 +86,9 @@ pub struct Snapshot {
     /// Whether the scheduler may now be asked to hold the node. Loaded only if relevant for the
     /// decision.
     pub room: Room,
+    /// A rollout changes the node together with other nodes, and has not started the changes. Loaded
+    /// only if relevant for the decision.
+    pub waits_for_unit: bool,
     /// The obstacle that keeps the node in service. Loaded only if relevant for the decision.
     pub no_slot: Option<NoSlot>,
 }

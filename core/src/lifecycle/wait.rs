@@ -67,6 +67,8 @@ wait_reasons! {
     StepStops = "step_stops",
     /// Other nodes of the pool are swept first.
     SweepTurn = "sweep_turn",
+    /// A rollout changes the node together with other nodes, which are not all drained.
+    Unit = "unit",
     /// The release can still be undone: the disks are kept until a known time.
     UndoWindow = "undo_window",
 }

@@ -29,6 +29,10 @@ pub struct DomainAxis {
     /// Nodes of a domain that may be out of service at a time, over all pools: a number, or a
     /// percentage of the domain's nodes (`"25%"`, rounded down, at least 1).
     pub max_unavailable: Amount,
+    /// A rollout changes all nodes of a domain together: the nodes leave service at the same time, and
+    /// no change starts before the last node is drained. For an NVLink domain.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed_together: bool,
 }
 
 words! {
@@ -92,7 +96,7 @@ pub fn build_budget<'a>(
             id: id.clone(),
             axis: axis.name.clone(),
             max_unavailable: axis.max_unavailable,
-            whole: false,
+            whole: axis.changed_together,
         })
     });
     Budget {
@@ -144,6 +148,7 @@ mod tests {
             source,
             label: label.map(str::to_owned),
             max_unavailable: Amount::Count(1),
+            changed_together: false,
         }
     }
 

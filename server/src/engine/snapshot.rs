@@ -74,6 +74,7 @@ pub(super) async fn load(
         hold: None,
         held_back: node.held_back,
         room: Room::Enough,
+        waits_for_unit: waits_for_unit(conn, node).await?,
         no_slot: None,
         pairing: find_pairing(conn, node, now).await?,
     })
@@ -123,6 +124,16 @@ async fn list_disputed(conn: &mut PgConnection, node: &EngineNode) -> Result<Vec
 /// A network profile matters where the image is written.
 async fn has_network_profile(conn: &mut PgConnection, node: &EngineNode) -> Result<bool, Error> {
     Ok(node.state == State::Imaging && db::networks::find_profile(conn, node.id).await?.is_some())
+}
+
+/// The other nodes of a rollout's unit matter where the node is drained.
+async fn waits_for_unit(conn: &mut PgConnection, node: &EngineNode) -> Result<bool, Error> {
+    match node.operation {
+        Some(operation) if node.state == State::Draining => {
+            db::rollout_nodes::waits_for_unit(conn, node.id, operation).await
+        }
+        Some(_) | None => Ok(false),
+    }
 }
 
 /// The request of a run of pairs, for a node in service.

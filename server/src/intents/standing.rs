@@ -57,7 +57,8 @@ fn name_blocker(reason: WaitReason) -> &'static str {
         WaitReason::MusterError
         | WaitReason::Pair
         | WaitReason::RecoveryTurn
-        | WaitReason::SweepTurn => "muster",
+        | WaitReason::SweepTurn
+        | WaitReason::Unit => "muster",
         WaitReason::AtRest
         | WaitReason::Claim
         | WaitReason::Maintenance

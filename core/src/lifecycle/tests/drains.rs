@@ -1,6 +1,9 @@
 //! Failed drains: repeated for the former purpose, or undone.
 
+use jiff::SignedDuration;
+
 use super::*;
+use crate::lifecycle::wait::WaitReason;
 
 #[test]
 fn a_drain_that_failed_goes_on_for_what_it_was_for() {
@@ -88,4 +91,42 @@ fn a_failed_drain_is_undone() {
         (moved.to, moved.purpose),
         (State::Draining, Some(Purpose::Release))
     );
+}
+
+#[test]
+fn a_drained_node_waits_for_its_unit_unless_the_change_is_replaced() {
+    let mut drained = node(State::Draining);
+    (drained.purpose, drained.waits_for_unit) = (Some(Purpose::Upgrade), true);
+    let awaited = |node: &Snapshot| match decide(node, now()) {
+        Decision::Wait(wait) => Some((wait.reason, wait.until)),
+        _ => None,
+    };
+    assert_eq!(decide(&drained, now()), Decision::Start(Step::Drain));
+    drained.steps = vec![step(Step::Drain, StepStatus::Succeeded)];
+    let until = Some(now() + SignedDuration::from_secs(30));
+    for purpose in [Purpose::Upgrade, Purpose::Reinstall] {
+        drained.purpose = Some(purpose);
+        assert_eq!(awaited(&drained), Some((WaitReason::Unit, until)));
+    }
+    let starts = Snapshot {
+        waits_for_unit: false,
+        ..drained.clone()
+    };
+    assert_eq!(decide(&starts, now()), Decision::Start(Step::Remove));
+    let undrained = Snapshot {
+        action: Some(Action::Undrain),
+        ..drained.clone()
+    };
+    assert_eq!(decide(&undrained, now()), Decision::Start(Step::Admit));
+    for action in [Action::Quarantine, Action::Maintain] {
+        let replaced = Snapshot {
+            action: Some(action),
+            ..drained.clone()
+        };
+        assert_eq!(decide(&replaced, now()), Decision::Start(Step::Remove));
+    }
+    // Once begun, the removal goes on.
+    let removal = step(Step::Remove, StepStatus::Running { waiting_for: None });
+    drained.steps.push(removal);
+    assert_eq!(awaited(&drained).map(|wait| wait.0), Some(WaitReason::Step));
 }

@@ -99,6 +99,7 @@ fn node(state: State) -> Snapshot {
         pairing: None,
         held_back: false,
         room: Room::Enough,
+        waits_for_unit: false,
         no_slot: None,
     }
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use muster_api::rollouts::RolloutState;
 use muster_core::ids::{NodeId, RolloutId};
-use muster_core::rollout::{Fleet, Node, Opening, Plan, Rule, Stage, Verdict, plan};
+use muster_core::rollout::{Act, Fleet, Node, Opening, Plan, Rule, Stage, Verdict, plan};
 use serde_json::json;
 use tracing::Instrument as _;
 
+use super::execute::Step;
 use super::fleet::{self, Loaded};
 use super::signals::Signals;
 use super::{execute, find, regressions};
@@ -72,21 +73,44 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
     }
     tx.commit().await?;
     let mut applied = 0;
-    for planned in plan.actions.iter().take(ATTEMPTS) {
-        let row = loaded.rows.iter().find(|row| row.node == planned.node);
-        let Some(row) = row.filter(|_| applied < ACTIONS) else {
-            continue;
-        };
-        match execute::apply(app, &rollout, &loaded, row, planned).await {
-            Ok(moved) => applied += usize::from(moved),
+    for steps in group_steps(&plan, &loaded).iter().take(ATTEMPTS) {
+        if applied >= ACTIONS {
+            break;
+        }
+        match execute::apply(app, &rollout, &loaded, steps).await {
+            Ok(moved) => applied += if moved { steps.len() } else { 0 },
             Err(error @ Error::Unavailable(_)) => return Err(error),
             // A failing node does not stop the others.
             Err(error) => {
-                tracing::error!(node = row.name, error = ?error, "an action of a rollout failed");
+                let nodes: Vec<&str> = steps.iter().map(|(row, _)| row.name.as_str()).collect();
+                tracing::error!(?nodes, error = ?error, "an action of a rollout failed");
             }
         }
     }
     Ok(changed || applied > 0)
+}
+
+/// Groups the actions of a plan by transaction: the closes of a unit together, every other action
+/// alone.
+fn group_steps<'a>(plan: &'a Plan, loaded: &'a Loaded) -> Vec<Vec<Step<'a>>> {
+    let rows: BTreeMap<NodeId, &NodeRow> = loaded.rows.iter().map(|row| (row.node, row)).collect();
+    let mut groups: Vec<Vec<Step<'a>>> = Vec::new();
+    let mut of_unit: BTreeMap<&str, usize> = BTreeMap::new();
+    for planned in &plan.actions {
+        let Some(row) = rows.get(&planned.node) else {
+            continue;
+        };
+        let unit = planned.unit.as_deref();
+        match unit.filter(|_| matches!(planned.act, Act::Close { .. })) {
+            Some(unit) if of_unit.contains_key(unit) => groups[of_unit[unit]].push((row, planned)),
+            Some(unit) => {
+                of_unit.insert(unit, groups.len());
+                groups.push(vec![(row, planned)]);
+            }
+            None => groups.push(vec![(row, planned)]),
+        }
+    }
+    groups
 }
 
 /// Compares changed nodes in a transaction of its own, because the comparison locks the nodes.

@@ -318,6 +318,7 @@ async fn steer_node(
             deferred_until: None,
             wrong: None,
             operation: None,
+            waits_for_unit: false,
         };
         let now = app.clock.now();
         db::rollout_nodes::set_mark(conn, &new, now).await?;

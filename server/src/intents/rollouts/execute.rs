@@ -1,7 +1,7 @@
-//! Applies the actions of a plan. Each action has a transaction of its own: under the locks of the
-//! rollout and of the node, the mark is compared with the planned mark, the act is requested, and the
-//! new mark is recorded with the reason. The engine takes the slot of the disruption budget in the
-//! same transaction.
+//! Applies the actions of a plan. Each action has a transaction of its own, and the nodes of a unit
+//! are closed in a single transaction: under the locks of the rollout and of the node, the mark is
+//! compared with the planned mark, the act is requested, and the new mark is recorded with the
+//! reason. The engine takes the slot of the disruption budget in the same transaction.
 
 use jiff::Timestamp;
 use muster_api::rollouts::RolloutState;
@@ -40,7 +40,11 @@ enum Done {
     NotNow,
 }
 
-/// Applies one action. Returns whether the mark has changed.
+/// A planned action, with the row of its node.
+pub(super) type Step<'a> = (&'a NodeRow, &'a Planned);
+
+/// Applies the action of a node, or the actions of a unit together. Returns whether a mark has
+/// changed.
 ///
 /// # Errors
 /// When the database fails.
@@ -48,61 +52,99 @@ pub(super) async fn apply(
     app: &App,
     rollout: &RolloutRow,
     loaded: &Loaded,
-    row: &NodeRow,
-    planned: &Planned,
+    steps: &[Step<'_>],
 ) -> Result<bool, Error> {
-    let effect = find_effect(&loaded.effects, row, rollout.number);
     let mut tx = app.pool.begin().await?;
-    let Some(node) = lock_node(&mut tx, rollout, row, planned).await? else {
-        return Ok(false);
-    };
+    let mut nodes = Vec::new();
+    for (row, planned) in steps {
+        match lock_node(&mut tx, rollout, row, planned).await? {
+            Some(node) => nodes.push(node),
+            None => return Ok(false),
+        }
+    }
     let mut scope = tx.begin().await?;
-    let code = planned.because.code();
-    let (act, reason, operation, pass) =
-        match request(&mut scope, app, rollout, (row, effect), &node, planned).await {
-            Ok(Done::Applied { operation, pass }) => {
-                scope.commit().await?;
-                let reason = planned.because.to_string();
-                (planned.act.clone(), (code, reason), operation, pass)
-            }
-            // The rules refuse the revision on the node, or the plan does not list its reinstall: the
-            // rollout leaves the node out.
-            Err(Error::Conflict {
-                code: code @ (UNFIT | NOT_LISTED),
-                detail,
-            }) => {
-                scope.rollback().await?;
-                (Act::Skip, (code, detail), None, None)
-            }
-            Ok(Done::NotNow) | Err(Error::Busy { .. }) => return Ok(false),
-            // The node has moved since the plan, or refuses the act for a while. The mark stays, and
-            // readers see the refusal.
+    let mut passes = Vec::new();
+    for (step, node) in steps.iter().zip(&nodes) {
+        match take(&mut scope, app, rollout, loaded, *step, node).await {
+            Ok(Some(pass)) => passes.extend(pass),
+            Ok(None) | Err(Error::Busy { .. }) => return Ok(false),
+            // The actions of a unit are undone together.
             Err(Error::Conflict { code, detail }) => {
                 scope.rollback().await?;
-                db::rollout_nodes::note(&mut tx, rollout.id, row.node, code, &detail).await?;
+                let moved = refuse(&mut tx, app, rollout, *step, (code, detail)).await?;
                 tx.commit().await?;
-                return Ok(false);
+                wake(app);
+                return Ok(moved);
             }
             Err(error) => return Err(error),
-        };
+        }
+    }
+    scope.commit().await?;
+    tx.commit().await?;
+    for pass in passes {
+        pass.wake(app).await?;
+    }
+    wake(app);
+    Ok(true)
+}
+
+/// Requests the act of a node, and records the new mark. Returns the passes to be told to others;
+/// `None` if the node cannot take the act now.
+///
+/// # Errors
+/// 409 for a refused act; when the database fails.
+async fn take(
+    conn: &mut PgConnection,
+    app: &App,
+    rollout: &RolloutRow,
+    loaded: &Loaded,
+    (row, planned): Step<'_>,
+    node: &LockedNode,
+) -> Result<Option<Vec<Reconciled>>, Error> {
+    let effect = find_effect(&loaded.effects, row, rollout.number);
+    let done = request(conn, app, rollout, (row, effect), node, planned).await?;
+    let Done::Applied { operation, pass } = done else {
+        return Ok(None);
+    };
+    let now = app.clock.now();
+    let reason = (planned.because.code(), planned.because.to_string());
     record(
-        &mut tx,
-        app.clock.now(),
+        conn,
+        now,
         rollout,
-        row,
-        &act,
+        (row, planned),
+        &planned.act,
         &reason,
         operation,
     )
     .await?;
-    if act.mark() == Mark::Done {
-        regressions::compare_changed(&mut tx, rollout, Some(row.node)).await?;
+    let mut passes: Vec<Reconciled> = pass.into_iter().collect();
+    // The last node of the unit is drained.
+    if matches!(planned.act, Act::Change { .. }) && row.waits_for_unit {
+        passes.push(engine::reconcile_now(conn, row.node, now).await?);
     }
-    tx.commit().await?;
-    if let Some(pass) = pass {
-        pass.wake(app).await?;
+    if planned.act.mark() == Mark::Done {
+        regressions::compare_changed(conn, rollout, Some(row.node)).await?;
     }
-    wake(app);
+    Ok(Some(passes))
+}
+
+/// Records a refused act. The rollout leaves out a node that the rules exclude, and a node without a
+/// planned reinstall. Any other refusal ends by itself: the mark stays, and readers see the reason.
+/// Returns whether the mark has changed.
+async fn refuse(
+    conn: &mut PgConnection,
+    app: &App,
+    rollout: &RolloutRow,
+    step: Step<'_>,
+    (code, detail): (&'static str, String),
+) -> Result<bool, Error> {
+    if !matches!(code, UNFIT | NOT_LISTED) {
+        db::rollout_nodes::note(conn, rollout.id, step.0.node, code, &detail).await?;
+        return Ok(false);
+    }
+    let now = app.clock.now();
+    record(conn, now, rollout, step, &Act::Skip, &(code, detail), None).await?;
     Ok(true)
 }
 
@@ -312,7 +354,7 @@ async fn record(
     conn: &mut PgConnection,
     now: Timestamp,
     rollout: &RolloutRow,
-    row: &NodeRow,
+    (row, planned): Step<'_>,
     act: &Act,
     (code, reason): &(&str, String),
     operation: Option<OperationId>,
@@ -332,6 +374,7 @@ async fn record(
         },
         wrong: wrong.filter(|_| ends_attempt(row, act)),
         operation,
+        waits_for_unit: planned.unit.is_some() && matches!(act, Act::Close { .. }),
     };
     db::rollout_nodes::set_mark(conn, &new, now).await?;
     if mark == row.mark && !matches!(act, Act::Change { .. }) {

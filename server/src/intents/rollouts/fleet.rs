@@ -434,7 +434,10 @@ fn find_stage(row: &NodeRow, target: i32) -> Stage {
         }
         Mark::Changing | Mark::Validating => match row.state {
             State::Draining if row.operation == row.node_operation => {
-                Stage::Changing(Change::Draining)
+                Stage::Changing(match row.waits_for_unit {
+                    true => Change::Drained,
+                    false => Change::Draining,
+                })
             }
             State::Imaging | State::Installing => Stage::Changing(Change::Working),
             State::Validating if row.mark == Mark::Changing => Stage::Changing(Change::Arrived),

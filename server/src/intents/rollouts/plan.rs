@@ -9,7 +9,8 @@ use muster_api::rollouts::PlanRollout;
 use muster_core::effects::Effect as Cost;
 use muster_core::ids::{ObjectId, RolloutId};
 use muster_core::rollout::{
-    Fleet, HaltWhen, MaintenanceWindow, Opening, RolloutPolicy, Rule, plan as plan_tick,
+    Fleet, HaltWhen, MaintenanceWindow, Opening, RolloutPolicy, Rule, find_unit_faults,
+    plan as plan_tick,
 };
 use muster_core::values::Digest;
 use serde_json::json;
@@ -238,16 +239,21 @@ pub(super) fn refuse_never_open(windows: &Windows, now: Timestamp) -> Result<(),
 /// Refuses a rollout never able to close a node.
 ///
 /// # Errors
-/// 409 with the exhausted budget and the numbers, or with the names of windows never open together.
+/// 409 with the exhausted budget and the numbers, with a limit smaller than a unit, or with the names
+/// of windows never open together.
 fn refuse_impossible(policy: &RolloutPolicy, loaded: &Loaded, now: Timestamp) -> Result<(), Error> {
     refuse_never_open(&loaded.windows, now)?;
     // A closed window and a monitor without an answer hide the budget.
     let open = Fleet {
+        planned: u32::try_from(count_changes(loaded)).unwrap_or(u32::MAX),
         window: Opening::Open { until: None },
         frozen_until: None,
         silent: None,
         ..loaded.fleet.clone()
     };
+    if let Some(fault) = find_unit_faults(policy, &open, now).first() {
+        return Err(Error::conflict("unit_too_large", fault.detail.clone()));
+    }
     let ticked = plan_tick(policy, &open, now);
     match ticked.concurrency.bound_by {
         Some(Rule::Budget(refusal)) if ticked.concurrency.max == 0 && refusal.max == 0 => {
