@@ -5,7 +5,7 @@ use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
 use crate::rollout_guards::at_first;
-use crate::rollouts::{at_once, marks, plan, publish, settle, show, start, steer, taken};
+use crate::rollouts::{at_once, marks, plan, publish, running, settle, show, start, steer, taken};
 use crate::simulated::World;
 
 /// Four nodes in service and a published revision 2. n1 and n3 are changed together, n2 and n4 too.
@@ -109,6 +109,60 @@ async fn a_halt_gives_a_drained_node_of_an_unchanged_unit_back() {
 }
 
 #[tokio::test]
+async fn a_halt_after_the_start_of_the_changes_splits_no_unit() {
+    let mut world = serving(json!(2), 2).await;
+    let name = start(&world, 2, &at_once()).await;
+    let drain = with_a_running_drain(&mut world, "n1").await;
+    world.agent.work(&drain).await.unwrap();
+    world.engine().await;
+    tick(&world).await;
+    let removal = world.until_leased("n3", "remove").await;
+    assert_eq!(world.state("n3").await, "draining");
+    let reason = json!({ "reason": "the deadline is near" });
+    steer(&world, &name, "halt", reason).await.expect(200);
+    tick(&world).await;
+    world.engine().await;
+    world.agent.work(&removal).await.unwrap();
+    settle(&mut world).await;
+    let halted = show(&world, &name).await;
+    let expected = ["done", "not_begun", "done", "not_begun"];
+    assert_eq!(marks(&halted), expected, "{halted:#}");
+    for node in ["n1", "n3"] {
+        assert_eq!(running(&world, node).await, Some(2), "{node}");
+    }
+    world.check().await;
+}
+
+/// A crash between the starts of two nodes' changes.
+#[tokio::test]
+async fn the_changes_of_a_unit_start_together_or_not_at_all() {
+    let mut world = serving(json!(2), 2).await;
+    start(&world, 2, &at_once()).await;
+    let drain = with_a_running_drain(&mut world, "n1").await;
+    world.agent.work(&drain).await.unwrap();
+    world.engine().await;
+    let crash = "CREATE FUNCTION crash() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                     IF (SELECT count(*) FROM rollout_nodes WHERE unit_change = 'started') = 2 THEN RAISE 'crash'; END IF;
+                     RETURN NULL;
+                 END $$;
+                 CREATE TRIGGER crash AFTER UPDATE ON rollout_nodes FOR EACH ROW EXECUTE FUNCTION crash()";
+    let pool = &world.server.app.pool;
+    sqlx::raw_sql(crash).execute(pool).await.unwrap();
+    tick(&world).await;
+    world.engine().await;
+    for node in ["n1", "n3"] {
+        assert_eq!(why(&world, node).await.0, "unit", "{node}");
+    }
+    let mended = sqlx::raw_sql("DROP TRIGGER crash ON rollout_nodes").execute(pool);
+    mended.await.unwrap();
+    settle(&mut world).await;
+    for node in ["n1", "n2", "n3", "n4"] {
+        assert_eq!(running(&world, node).await, Some(2), "{node}");
+    }
+    world.check().await;
+}
+
+#[tokio::test]
 async fn a_drained_node_whose_rollout_is_gone_changes_alone() {
     let mut world = serving(json!("100%"), 2).await;
     start(&world, 2, &at_once()).await;
@@ -128,24 +182,34 @@ async fn a_drained_node_whose_rollout_is_gone_changes_alone() {
 #[tokio::test]
 async fn a_unit_without_a_slot_for_each_node_leaves_no_node_out() {
     let world = serving(json!(2), 2).await;
-    start(&world, 2, &at_once()).await;
+    let name = start(&world, 2, &at_once()).await;
     // The budget is lowered between both nodes of the unit.
     let lower =
         "UPDATE objects SET spec = jsonb_set(spec, '{max_unavailable}', '1') WHERE kind = 'pool'";
     at_first(&world, "changing", lower).await;
     tick(&world).await;
     assert_eq!(taken(&world).await.len(), 0);
+    assert_eq!(marks(&show(&world, &name).await), ["not_begun"; 4]);
     for node in ["n1", "n3"] {
         assert_eq!(world.state(node).await, "in_service", "{node}");
+        let path = format!("/v1/claims/c-{node}");
+        let claim = world.admin.get(&path).await.expect(200).body;
+        assert_eq!(claim["status"]["revision"], 1, "{node}");
+        assert_eq!(world.value(node, "wish").await, None, "{node}");
     }
 }
 
 #[tokio::test]
 async fn a_limit_smaller_than_a_unit_refuses_the_plan() {
     let cases = [
-        (json!("100%"), 1, json!("100%"), "the limit is 1 node"),
-        (json!(1), 2, json!("100%"), "the limit is 1 node"),
-        (json!("100%"), 2, json!(1), "the limit is 1 node"),
+        (
+            json!("100%"),
+            1,
+            json!("100%"),
+            "domains/lab/nvl:even/max_unavailable is 1 node",
+        ),
+        (json!(1), 2, json!("100%"), "and max_unavailable is 1 node"),
+        (json!("100%"), 2, json!(1), "budgets/max_changing is 1 node"),
     ];
     for (of_pool, of_domain, changing, limit) in cases {
         let world = serving(of_pool, of_domain).await;

@@ -35,9 +35,13 @@ pub fn find_unit_faults(policy: &RolloutPolicy, fleet: &Fleet, now: Timestamp) -
             }
         }
         if let Err(refusal) = ledger.check_size(&members) {
-            let pointer = match refusal.of {
-                Exhausted::Pool => "max_unavailable".to_owned(),
-                Exhausted::Domain { id, axis: _ } => format!("domains/{id}/max_unavailable"),
+            let (pointer, size) = match refusal.of {
+                Exhausted::Pool => ("max_unavailable".to_owned(), size),
+                Exhausted::Domain { id, axis: _ } => {
+                    let inside = members.iter().filter(|member| member.domains.contains(&id));
+                    let inside = u32::try_from(inside.count()).unwrap_or(u32::MAX);
+                    (format!("domains/{id}/max_unavailable"), inside)
+                }
             };
             faults.push(fault(pointer, unit, size, refusal.max));
         }
@@ -53,7 +57,7 @@ fn find_too_small(amount: Amount, size: u32, fleet: &Fleet) -> Option<u32> {
 
 fn fault(pointer: String, unit: &Unit<'_>, size: u32, max: u32) -> Fault {
     let detail = format!(
-        "Unit {} has {} changed together, and the limit is {}. Raise the limit to {size}.",
+        "Unit {} has {} changed together, and {pointer} is {}. Raise the limit to {size}.",
         unit.id,
         count_nodes(size),
         count_nodes(max),

@@ -70,6 +70,9 @@ pub struct NodeRow {
     pub requeue_agreed_at: Option<jiff_sqlx::Timestamp>,
     /// The node is drained, and the nodes of the same unit are not all drained.
     pub waits_for_unit: bool,
+    /// The change of the node's unit has started; the node may still be on the way out of the
+    /// scheduler.
+    pub unit_started: bool,
     /// The plan lists the node for a reinstall.
     pub reinstall_planned: bool,
     /// Changed by the rollout, and broken since: to be marked as failed.
@@ -155,7 +158,7 @@ pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<No
                   n.state, n.entered_at, n.reason AS state_reason, n.wish AS "action: Action", n.operation_id AS "node_operation: OperationId",
                   open.kind AS "open_operation?", attempt.state AS "attempt?", attempt.created_at AS "attempted_at?", n.protected, n.adopted,
                   n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId", n.profile_id AS "profile: ObjectId", n.labels AS "labels: Labels",
-                  r.idle_since, r.reinstall_planned, n.waiting_reason IS NOT DISTINCT FROM $3 AS "waits_for_unit!",
+                  r.idle_since, r.reinstall_planned, n.waiting_reason IS NOT DISTINCT FROM $3 AS "waits_for_unit!", r.unit_change IS NOT DISTINCT FROM 'started' AS "unit_started!",
                   n.failed_phase AS "failed_phase: State", n.os_host_key IS NULL AS "has_no_system!", r.retried_at, r.requeue_agreed_at,
                   n.state IN ('failed', 'quarantined') AND EXISTS (
                           SELECT FROM rollout_nodes f JOIN rollouts o ON o.id = f.rollout_id
@@ -277,8 +280,25 @@ pub struct NewMark<'a> {
     /// The result of a wrong attempt, kept for the next attempt.
     pub wrong: Option<&'a str>,
     pub operation: Option<OperationId>,
+    /// `None` for a node that is changed alone.
+    pub unit_change: Option<UnitChange>,
+}
+
+/// The change of a node that is changed together with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitChange {
     /// The change starts after the drains of all nodes of the unit.
-    pub waits_for_unit: bool,
+    Waits,
+    Started,
+}
+
+impl UnitChange {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Waits => "waits",
+            Self::Started => "started",
+        }
+    }
 }
 
 /// Writes a mark with its reason.
@@ -290,7 +310,7 @@ pub async fn set_mark(
     sqlx::query!(
         "UPDATE rollout_nodes SET mark = $3, since = $4, reason_code = $5, reason = $6, changed = $7, deferred_until = $8,
                 wrong = CASE WHEN $9::text IS NULL THEN wrong ELSE wrong || $9::text END, operation_id = COALESCE($10, operation_id),
-                failed_before = failed_before OR $3 = 'failed', requeue_agreed_at = NULL, waits_for_unit = $11,
+                failed_before = failed_before OR $3 = 'failed', requeue_agreed_at = NULL, unit_change = $11,
                 taken_at = CASE WHEN $3 = 'changing' THEN COALESCE(taken_at, $4) WHEN $3 = 'skipped' OR $3 IN ('not_begun', 'waiting') AND NOT failed_before AND wrong = '{}' THEN NULL ELSE taken_at END,
                 idle_since = CASE WHEN $3 IN ('waiting', 'changing') AND NOT EXISTS (SELECT FROM scheduler_jobs j WHERE j.node_id = $2)
                              THEN COALESCE(CASE WHEN mark IN ('waiting', 'changing') THEN idle_since END, $4) END
@@ -305,30 +325,11 @@ pub async fn set_mark(
         new.deferred_until.map(|until| until.to_sqlx()) as _,
         new.wrong,
         new.operation as Option<OperationId>,
-        new.waits_for_unit,
+        new.unit_change.map(UnitChange::as_str),
     )
     .execute(conn)
     .await?;
     Ok(())
-}
-
-/// Returns whether a rollout has closed the node by the operation, and starts the change after the
-/// drains of all nodes of the unit.
-pub async fn waits_for_unit(
-    conn: &mut PgConnection,
-    node: NodeId,
-    operation: OperationId,
-) -> Result<bool, Error> {
-    Ok(sqlx::query_scalar!(
-        r#"SELECT EXISTS (
-               SELECT FROM rollout_nodes r JOIN rollouts o ON o.id = r.rollout_id
-               WHERE r.node_id = $1 AND r.operation_id = $2 AND r.mark = 'changing' AND r.waits_for_unit
-                     AND o.state IN ('running', 'halted', 'superseded')) AS "waits!""#,
-        node as NodeId,
-        operation as OperationId
-    )
-    .fetch_one(conn)
-    .await?)
 }
 
 /// Writes the reason of a refused act. The mark stays.

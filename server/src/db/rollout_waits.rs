@@ -1,8 +1,8 @@
-//! Waiting nodes of rollouts: waits for the end of jobs.
+//! Waiting nodes of rollouts: waits for the end of jobs, and for the drains of other nodes.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use muster_core::ids::{ObjectId, RolloutId};
+use muster_core::ids::{NodeId, ObjectId, OperationId, RolloutId};
 use sqlx::PgConnection;
 
 use crate::error::Error;
@@ -77,4 +77,23 @@ pub async fn restart_waits(
         now.to_sqlx() as _
     );
     waits.execute(conn).await.map(drop)
+}
+
+/// Returns whether a rollout has closed the node by the operation, and starts the change after the
+/// drains of all nodes of the unit.
+pub async fn waits_for_unit(
+    conn: &mut PgConnection,
+    node: NodeId,
+    operation: OperationId,
+) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT FROM rollout_nodes r JOIN rollouts o ON o.id = r.rollout_id
+               WHERE r.node_id = $1 AND r.operation_id = $2 AND r.mark = 'changing' AND r.unit_change = 'waits'
+                     AND o.state IN ('running', 'halted', 'superseded')) AS "waits!""#,
+        node as NodeId,
+        operation as OperationId
+    )
+    .fetch_one(conn)
+    .await?)
 }

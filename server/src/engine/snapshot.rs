@@ -130,7 +130,7 @@ async fn has_network_profile(conn: &mut PgConnection, node: &EngineNode) -> Resu
 async fn waits_for_unit(conn: &mut PgConnection, node: &EngineNode) -> Result<bool, Error> {
     match node.operation {
         Some(operation) if node.state == State::Draining => {
-            db::rollout_nodes::waits_for_unit(conn, node.id, operation).await
+            db::rollout_waits::waits_for_unit(conn, node.id, operation).await
         }
         Some(_) | None => Ok(false),
     }

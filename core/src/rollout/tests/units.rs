@@ -465,7 +465,7 @@ fn a_budget_smaller_than_a_unit_is_a_fault_before_the_start() {
     let detail = &find_unit_faults(&policy, &fleet, start())[0].detail;
     assert_eq!(
         detail,
-        "Unit nvl:1 has 3 nodes changed together, and the limit is 2 nodes. Raise the limit to 3."
+        "Unit nvl:1 has 3 nodes changed together, and budgets/max_waiting is 2 nodes. Raise the limit to 3."
     );
 }
 

@@ -90,25 +90,42 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
     Ok(changed || applied > 0)
 }
 
-/// Groups the actions of a plan by transaction: the closes of a unit together, every other action
-/// alone.
+/// Groups the actions of a plan by transaction: the closes of a unit together, and the starts of its
+/// changes; every other action alone.
 fn group_steps<'a>(plan: &'a Plan, loaded: &'a Loaded) -> Vec<Vec<Step<'a>>> {
     let rows: BTreeMap<NodeId, &NodeRow> = loaded.rows.iter().map(|row| (row.node, row)).collect();
     let mut groups: Vec<Vec<Step<'a>>> = Vec::new();
-    let mut of_unit: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut of_unit: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for planned in &plan.actions {
         let Some(row) = rows.get(&planned.node) else {
             continue;
         };
-        let unit = planned.unit.as_deref();
-        match unit.filter(|_| matches!(planned.act, Act::Close { .. })) {
-            Some(unit) if of_unit.contains_key(unit) => groups[of_unit[unit]].push((row, planned)),
-            Some(unit) => {
-                of_unit.insert(unit, groups.len());
-                groups.push(vec![(row, planned)]);
-            }
+        let is_together = match planned.act {
+            Act::Close { .. } => true,
+            Act::Change { .. } => row.waits_for_unit,
+            Act::Wait
+            | Act::Validate
+            | Act::Readmit
+            | Act::GiveBack { .. }
+            | Act::Finish { .. }
+            | Act::Skip
+            | Act::Fail { .. } => false,
+        };
+        let unit = planned.unit.as_deref().filter(|_| is_together);
+        let place = match unit {
+            Some(unit) => *of_unit
+                .entry((unit, planned.act.code()))
+                .or_insert(groups.len()),
+            None => groups.len(),
+        };
+        match groups.get_mut(place) {
+            Some(group) => group.push((row, planned)),
             None => groups.push(vec![(row, planned)]),
         }
+    }
+    // Acts on several nodes lock the rows by id.
+    for group in &mut groups {
+        group.sort_by_key(|(row, _)| row.node);
     }
     groups
 }

@@ -318,7 +318,7 @@ async fn steer_node(
             deferred_until: None,
             wrong: None,
             operation: None,
-            waits_for_unit: false,
+            unit_change: None,
         };
         let now = app.clock.now();
         db::rollout_nodes::set_mark(conn, &new, now).await?;

@@ -1,12 +1,12 @@
-//! Applies the actions of a plan. Each action has a transaction of its own, and the nodes of a unit
-//! are closed in a single transaction: under the locks of the rollout and of the node, the mark is
+//! Applies the actions of a plan. Each action has a transaction of its own. The nodes of a unit are
+//! closed in a single transaction, and their changes start in a single transaction: under the locks of the rollout and of the node, the mark is
 //! compared with the planned mark, the act is requested, and the new mark is recorded with the
 //! reason. The engine takes the slot of the disruption budget in the same transaction.
 
 use jiff::Timestamp;
 use muster_api::rollouts::RolloutState;
 use muster_core::effects::Effect;
-use muster_core::ids::OperationId;
+use muster_core::ids::{NodeId, OperationId};
 use muster_core::lifecycle::state::{Action, State};
 use muster_core::rollout::{Act, Action as Planned, Mark};
 use serde_json::json;
@@ -21,8 +21,9 @@ use crate::app::{App, wake};
 use crate::auth::Actor;
 use crate::db;
 use crate::db::nodes::LockedNode;
-use crate::db::rollout_nodes::{NewMark, NodeRow};
+use crate::db::rollout_nodes::{NewMark, NodeRow, UnitChange};
 use crate::db::rollouts::RolloutRow;
+use crate::engine::disruption::OpenLedger;
 use crate::engine::{self, Reconciled};
 use crate::error::Error;
 use crate::intents::nodes::requests::{self, ActionRequest};
@@ -62,6 +63,9 @@ pub(super) async fn apply(
             None => return Ok(false),
         }
     }
+    if steps.len() > 1 && !lock_budgets(&mut tx, app, steps).await? {
+        return Ok(false);
+    }
     let mut scope = tx.begin().await?;
     let mut passes = Vec::new();
     for (step, node) in steps.iter().zip(&nodes) {
@@ -73,7 +77,9 @@ pub(super) async fn apply(
                 scope.rollback().await?;
                 let moved = refuse(&mut tx, app, rollout, *step, (code, detail)).await?;
                 tx.commit().await?;
-                wake(app);
+                if moved {
+                    wake(app);
+                }
                 return Ok(moved);
             }
             Err(error) => return Err(error),
@@ -86,6 +92,18 @@ pub(super) async fn apply(
     }
     wake(app);
     Ok(true)
+}
+
+/// Locks the budgets of all nodes of a unit before the first act, in the order of other acts on
+/// several nodes. Returns whether the declaration of the budgets is at rest.
+async fn lock_budgets(
+    conn: &mut PgConnection,
+    app: &App,
+    steps: &[Step<'_>],
+) -> Result<bool, Error> {
+    let nodes: Vec<NodeId> = steps.iter().map(|(row, _)| row.node).collect();
+    let open = OpenLedger::open(conn, &nodes, app.clock.now()).await?;
+    Ok(open.is_some())
 }
 
 /// Requests the act of a node, and records the new mark. Returns the passes to be told to others;
@@ -102,6 +120,11 @@ async fn take(
     node: &LockedNode,
 ) -> Result<Option<Vec<Reconciled>>, Error> {
     let effect = find_effect(&loaded.effects, row, rollout.number);
+    let starts_unit = matches!(planned.act, Act::Change { .. }) && row.waits_for_unit;
+    // Another request would replace the change.
+    if starts_unit && (node.operation_id != row.operation || node.action.is_some()) {
+        return Ok(None);
+    }
     let done = request(conn, app, rollout, (row, effect), node, planned).await?;
     let Done::Applied { operation, pass } = done else {
         return Ok(None);
@@ -119,8 +142,7 @@ async fn take(
     )
     .await?;
     let mut passes: Vec<Reconciled> = pass.into_iter().collect();
-    // The last node of the unit is drained.
-    if matches!(planned.act, Act::Change { .. }) && row.waits_for_unit {
+    if starts_unit {
         passes.push(engine::reconcile_now(conn, row.node, now).await?);
     }
     if planned.act.mark() == Mark::Done {
@@ -374,7 +396,7 @@ async fn record(
         },
         wrong: wrong.filter(|_| ends_attempt(row, act)),
         operation,
-        waits_for_unit: planned.unit.is_some() && matches!(act, Act::Close { .. }),
+        unit_change: find_unit_change((row, planned), act),
     };
     db::rollout_nodes::set_mark(conn, &new, now).await?;
     if mark == row.mark && !matches!(act, Act::Change { .. }) {
@@ -386,6 +408,21 @@ async fn record(
     db::events::insert(conn, event.under(operation).with(detail)).await?;
     metrics::counter!("muster_rollout_marks_total", "mark" => mark.as_str()).increment(1);
     Ok(())
+}
+
+/// Returns how an act leaves the change of a unit.
+fn find_unit_change((row, planned): Step<'_>, act: &Act) -> Option<UnitChange> {
+    match act {
+        Act::Close { .. } => planned.unit.as_ref().map(|_| UnitChange::Waits),
+        Act::Change { .. } => row.waits_for_unit.then_some(UnitChange::Started),
+        Act::Wait
+        | Act::Validate
+        | Act::Readmit
+        | Act::GiveBack { .. }
+        | Act::Finish { .. }
+        | Act::Skip
+        | Act::Fail { .. } => None,
+    }
 }
 
 /// Whether the act ends an attempt that failed, for another attempt.

@@ -436,6 +436,8 @@ fn find_stage(row: &NodeRow, target: i32) -> Stage {
             State::Draining if row.operation == row.node_operation => {
                 Stage::Changing(match row.waits_for_unit {
                     true => Change::Drained,
+                    // The other nodes of the unit change already.
+                    false if row.unit_started => Change::Working,
                     false => Change::Draining,
                 })
             }
