@@ -130,7 +130,7 @@ e2e: stack
 # Every parser of what strangers send, for a bounded time each, from kept inputs: fuzz/run says how it works. Its programs are compiled anew for it:
 # five minutes of two cores, once.
 fuzz: deps
-	fuzz/run $(or $(SECONDS_EACH),20) $(FUZZ)
+	fuzz/run $(or $(SECONDS_EACH),8) $(FUZZ)
 
 # Against the programs that people use today, which are installed first; docs/benchmarks.md is written anew. `BENCH=dhcp` runs one alone;
 # `BENCH=ironic`, which brings a database with it, runs only so.
