@@ -285,7 +285,7 @@ pub struct NewMark<'a> {
 }
 
 /// The change of a node that is changed together with others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnitChange {
     /// The change starts after the drains of all nodes of the unit.
     Waits,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use muster_api::rollouts::RolloutState;
 use muster_core::ids::{NodeId, RolloutId};
-use muster_core::rollout::{Act, Fleet, Node, Opening, Plan, Rule, Stage, Verdict, plan};
+use muster_core::rollout::{Fleet, Node, Opening, Plan, Rule, Stage, Verdict, plan};
 use serde_json::json;
 use tracing::Instrument as _;
 
@@ -16,7 +16,7 @@ use super::{execute, find, regressions};
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
-use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollout_nodes::{NodeRow, UnitChange};
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 
@@ -95,27 +95,15 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
 fn group_steps<'a>(plan: &'a Plan, loaded: &'a Loaded) -> Vec<Vec<Step<'a>>> {
     let rows: BTreeMap<NodeId, &NodeRow> = loaded.rows.iter().map(|row| (row.node, row)).collect();
     let mut groups: Vec<Vec<Step<'a>>> = Vec::new();
-    let mut of_unit: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut of_unit: BTreeMap<(&str, UnitChange), usize> = BTreeMap::new();
     for planned in &plan.actions {
         let Some(row) = rows.get(&planned.node) else {
             continue;
         };
-        let is_together = match planned.act {
-            Act::Close { .. } => true,
-            Act::Change { .. } => row.waits_for_unit,
-            Act::Wait
-            | Act::Validate
-            | Act::Readmit
-            | Act::GiveBack { .. }
-            | Act::Finish { .. }
-            | Act::Skip
-            | Act::Fail { .. } => false,
-        };
-        let unit = planned.unit.as_deref().filter(|_| is_together);
-        let place = match unit {
-            Some(unit) => *of_unit
-                .entry((unit, planned.act.code()))
-                .or_insert(groups.len()),
+        let unit = planned.unit.as_deref();
+        let change = execute::find_unit_change((row, planned), &planned.act);
+        let place = match unit.zip(change) {
+            Some(together) => *of_unit.entry(together).or_insert(groups.len()),
             None => groups.len(),
         };
         match groups.get_mut(place) {

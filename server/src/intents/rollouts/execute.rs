@@ -410,8 +410,8 @@ async fn record(
     Ok(())
 }
 
-/// Returns how an act leaves the change of a unit.
-fn find_unit_change((row, planned): Step<'_>, act: &Act) -> Option<UnitChange> {
+/// Returns how an act leaves the change of a unit; `None` for an act on a node alone.
+pub(super) fn find_unit_change((row, planned): Step<'_>, act: &Act) -> Option<UnitChange> {
     match act {
         Act::Close { .. } => planned.unit.as_ref().map(|_| UnitChange::Waits),
         Act::Change { .. } => row.waits_for_unit.then_some(UnitChange::Started),
