@@ -115,10 +115,13 @@ fabric: stack
 pins: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-pins --port 0 --only-pins --once
 
-# A pool of such machines, in service with jobs, moves to new revisions in waves: with four kills, halted by a failing gate, back again, and beside a
-# person's drain and a dead machine. Six machines, or `MACHINES=4`.
+# A pool of such machines, in service with jobs, moves to new revisions in waves: with four kills and an upgrade of server and agent, halted by a failing
+# gate, back again, beside a person's drain and a dead machine, with firmware, and with a reinstall. Six machines, or `MACHINES=4`. The upgrade is from
+# the commit in `UPGRADE_FROM`, which has rollouts already.
+UPGRADE_FROM ?= 2cd374908a000eacc01b5aefead7a1e5e770e387
 rollout: stack
-	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-rollout --port 0 --only-rollouts --machines $(or $(MACHINES),6) --once
+	before=$$(tests/previous/build $(UPGRADE_FROM)) && $(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-rollout --port 0 \
+		--only-rollouts --machines $(or $(MACHINES),6) --before $$before/muster --once
 
 # The main job on real parts, from powered-off machines to a Slurm node and back, with the agent, the server and the database killed in the middle
 # of it, a node that boots with both dead, and a BMC that turns bad; a machine that somebody else built is adopted with a job on it; then every page

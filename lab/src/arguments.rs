@@ -63,13 +63,16 @@ pub(crate) struct DemoArguments {
     /// another package manager.
     #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "kills", "browser"])]
     pub only_pins: bool,
-    /// Only the rollouts: a pool of machines in service with jobs moves to new revisions; one is halted by a failing gate, and one waits for a person.
-    /// Server and agent are killed.
+    /// Only the rollouts: a pool of machines in service with jobs moves to new revisions; one is halted by a failing gate, one waits for a person, one
+    /// brings firmware, and one reinstalls a node. Server and agent are killed.
     #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "only_pins", "kills", "browser"])]
     pub only_rollouts: bool,
     /// Number of machines of the rollouts.
     #[arg(long, requires = "only_rollouts", default_value_t = 6, value_parser = clap::value_parser!(u8).range(4..=6))]
     pub machines: u8,
+    /// The `muster` of the version before. Server and agent start with it, and are upgraded in the middle of the first rollout.
+    #[arg(long, requires = "only_rollouts")]
+    pub before: Option<PathBuf>,
 }
 
 /// A simulated fleet.

@@ -210,6 +210,7 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
     let options = DemoOptions {
         dir: std::path::absolute(arguments.dir)?,
         muster: std::path::absolute(arguments.muster)?,
+        before: arguments.before.map(std::path::absolute).transpose()?,
         artifacts: Artifacts {
             cache: std::path::absolute(arguments.cache)?,
             muster_node: std::path::absolute(arguments.muster_node)?,

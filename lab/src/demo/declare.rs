@@ -173,7 +173,7 @@ fn blob_path(dir: &Path, digest: Digest) -> std::path::PathBuf {
     dir.join("sha256").join(digest.hex())
 }
 
-async fn upload(client: &Client, path: &Path) -> anyhow::Result<Digest> {
+pub(super) async fn upload(client: &Client, path: &Path) -> anyhow::Result<Digest> {
     let digest = digest(path)?;
     client
         .upload_blob(digest, path)

@@ -8,7 +8,6 @@ use muster_core::values::Digest;
 use serde_json::{Value, json};
 
 use super::DemoOptions;
-use super::cast::{FAILING, GOOD};
 use super::watch::Watch;
 use crate::Rack;
 use crate::plan::PRODUCT;
@@ -58,15 +57,20 @@ pub(super) async fn want(
     Ok(())
 }
 
-/// Checks that both claimed machines have the versions and settings, in their BMCs. The API must
-/// report the same firmware versions.
-pub(super) async fn holds(rack: &Rack, client: &Client, watch: &Watch) -> anyhow::Result<()> {
-    for node in [GOOD, FAILING] {
+/// Checks that the machines have the versions and settings, in their BMCs. The API must report the
+/// same firmware versions.
+pub(super) async fn holds(
+    rack: &Rack,
+    client: &Client,
+    watch: &Watch,
+    nodes: &[&str],
+) -> anyhow::Result<()> {
+    for node in nodes {
         let bmc = rack
             .slot(node)?
             .bmc
             .as_ref()
-            .context("a machine of the main job has a BMC")?;
+            .with_context(|| format!("{node} has no BMC"))?;
         let told = client
             .node_facts(node)
             .await?
@@ -98,6 +102,9 @@ pub(super) async fn holds(rack: &Rack, client: &Client, watch: &Watch) -> anyhow
     }
     let [(.., bmc, _), (.., bios, _)] = WANTED;
     let (name, value) = SETTING;
-    watch.say(&format!("the BMCs of {GOOD} and {FAILING} took {bmc}, their BIOS {bios} and {name} = {value}, before a system was written"));
+    watch.say(&format!(
+        "the BMCs of {} have the firmware {bmc}, the BIOS {bios}, and {name} = {value}",
+        nodes.join(", ")
+    ));
     Ok(())
 }

@@ -45,6 +45,9 @@ pub struct DemoOptions {
     pub dir: PathBuf,
     /// The `muster` binary.
     pub muster: PathBuf,
+    /// The `muster` binary of the version before. Server and agent start with it, and become today's
+    /// version at their first kill.
+    pub before: Option<PathBuf>,
     pub artifacts: Artifacts,
     pub accel: AccelPlan,
     /// Port of the console on this host's loopback; 0 picks a free port.

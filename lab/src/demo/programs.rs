@@ -2,7 +2,7 @@
 //! `muster dev`. A run with faults starts each part as a separate process, for kills and restarts
 //! of single parts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ const AGENT_PORT: u16 = 8081;
 pub(super) struct Programs {
     netns: Netns,
     muster: PathBuf,
+    /// The program of the first start of server and agent.
+    first: PathBuf,
     parts: Parts,
     ipxe: PathBuf,
     muster_node: PathBuf,
@@ -45,6 +47,7 @@ impl Programs {
         let mut programs = Self {
             netns: rack.netns.clone(),
             muster: options.muster.clone(),
+            first: options.before.as_ref().unwrap_or(&options.muster).clone(),
             parts: Parts::new(options.dir.join("muster"), options.dir.join("logs"))?,
             ipxe: options.artifacts.cache.join("ipxe"),
             muster_node: options.artifacts.muster_node.clone(),
@@ -65,11 +68,11 @@ impl Programs {
     async fn start_server(&mut self) -> anyhow::Result<()> {
         match self.apart {
             true => {
-                self.spawn(Part::Postgres).await?;
+                self.spawn(Part::Postgres, &self.muster).await?;
                 self.parts.wait_for_file("token").await?;
-                self.spawn(Part::Server).await?;
+                self.spawn(Part::Server, &self.first).await?;
             }
-            false => self.spawn(Part::Server).await?,
+            false => self.spawn(Part::Server, &self.first).await?,
         }
         let token = self.parts.wait_for_file("token").await?;
         self.password = self.parts.wait_for_file("password").await?;
@@ -127,18 +130,18 @@ impl Programs {
             &self.parts.data.join("agent-token"),
             enrolled.token.reveal(),
         )?;
-        self.spawn(Part::Agent).await
+        self.spawn(Part::Agent, &self.first).await
     }
 
-    /// Kills a part like a crash, and starts the part again.
+    /// Kills a part like a crash, and starts the part of today's version.
     pub(super) async fn kill_and_restart(&self, part: Part) -> anyhow::Result<()> {
         self.parts.kill(part).await?;
-        self.spawn(part).await
+        self.spawn(part, &self.muster).await
     }
 
     /// Starts a killed part again, and waits until the API answers.
     pub(super) async fn start_again(&self, part: Part) -> anyhow::Result<()> {
-        self.spawn(part).await?;
+        self.spawn(part, &self.muster).await?;
         self.parts.wait_until_it_answers(&self.client).await
     }
 
@@ -147,12 +150,12 @@ impl Programs {
         self.parts.kill(part).await
     }
 
-    async fn spawn(&self, part: Part) -> anyhow::Result<()> {
-        self.parts.spawn(part, self.command(part)).await
+    async fn spawn(&self, part: Part, muster: &Path) -> anyhow::Result<()> {
+        self.parts.spawn(part, self.command(part, muster)).await
     }
 
-    fn command(&self, part: Part) -> Command {
-        let mut command = self.netns.command(&self.muster.display().to_string());
+    fn command(&self, part: Part, muster: &Path) -> Command {
+        let mut command = self.netns.command(&muster.display().to_string());
         let listen = format!("{GATEWAY}:{API_PORT}");
         let agents = format!("{GATEWAY}:{AGENT_PORT}");
         match part {

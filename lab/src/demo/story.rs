@@ -78,7 +78,7 @@ pub(super) async fn tell(
         }
     };
     let serving = async {
-        firmware::holds(rack, client, &watch).await?;
+        firmware::holds(rack, client, &watch, &[GOOD, FAILING]).await?;
         let job = run_a_job(slurm, &watch).await?;
         shared::is_served(client, slurm, nfs, &watch).await?;
         network::check_network(rack, slurm, &watch).await?;

@@ -180,31 +180,7 @@ impl<'rack> Veteran<'rack> {
                 from.display()
             );
         }
-        let mut debugfs = Command::new("/usr/sbin/debugfs");
-        debugfs
-            .args(["-w", "-f", "-"])
-            .arg(format!("{}?offset={ROOT_AT}", disk.display()));
-        debugfs
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let mut running = debugfs.spawn().context("start debugfs")?;
-        running
-            .stdin
-            .take()
-            .context("debugfs takes no input")?
-            .write_all(script.as_bytes())
-            .await?;
-        let said = tokio::time::timeout(COMMAND_LIMIT, running.wait_with_output())
-            .await
-            .context("debugfs hangs")??;
-        let errors = String::from_utf8_lossy(&said.stderr);
-        ensure!(
-            said.status.success() && !errors.contains("Filesystem not open"),
-            "debugfs: {errors}"
-        );
-        Ok(())
+        edit_root(disk, &script).await
     }
 
     /// Waits until the admin can log in.
@@ -328,6 +304,35 @@ impl<'rack> Veteran<'rack> {
         command.stdin(Stdio::null()).kill_on_drop(true);
         command
     }
+}
+
+/// Changes the root file system on an unmounted disk with the reference image, by debugfs.
+pub(super) async fn edit_root(disk: &Path, script: &str) -> anyhow::Result<()> {
+    let mut debugfs = Command::new("/usr/sbin/debugfs");
+    debugfs
+        .args(["-w", "-f", "-"])
+        .arg(format!("{}?offset={ROOT_AT}", disk.display()));
+    debugfs
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut running = debugfs.spawn().context("start debugfs")?;
+    running
+        .stdin
+        .take()
+        .context("debugfs takes no input")?
+        .write_all(script.as_bytes())
+        .await?;
+    let ended = tokio::time::timeout(COMMAND_LIMIT, running.wait_with_output())
+        .await
+        .context("debugfs hangs")??;
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    ensure!(
+        ended.status.success() && !errors.contains("Filesystem not open"),
+        "debugfs: {errors}"
+    );
+    Ok(())
 }
 
 /// Runs a command to its end within [`COMMAND_LIMIT`]. Returns the standard output, or an error

@@ -16,9 +16,33 @@ pub(super) const STACK: &str = "serving";
 /// The versions in the site's repository.
 const OURS: [&str; 2] = ["1.0", "2.0"];
 
+/// A version of the stack to lock.
+#[derive(Clone, Copy)]
+pub(super) struct Draft<'draft> {
+    /// Distinguishes the drafts with the same packages.
+    pub(super) name: &'draft str,
+    /// Version of the five packages.
+    pub(super) version: &'static str,
+    pub(super) kernel_args: &'draft [&'draft str],
+    /// Manifest of the image under the stack; `None` for the image of the run.
+    pub(super) image: Option<&'draft Path>,
+}
+
+impl Draft<'_> {
+    /// Returns a draft without kernel arguments, on the image of the run.
+    pub(super) fn of_version(version: &'static str) -> Self {
+        Self {
+            name: version,
+            version,
+            kernel_args: &[],
+            image: None,
+        }
+    }
+}
+
 /// A locked version of the stack: its file, and the blobs of its bundle.
 pub(super) struct LockedStack {
-    file: PathBuf,
+    pub(super) file: PathBuf,
     blobs: PathBuf,
     pub(super) version: &'static str,
 }
@@ -34,28 +58,32 @@ pub(super) async fn lock(
     options: &DemoOptions,
     cast: &Cast<'_>,
     work: &Path,
-    version: &'static str,
-    kernel_args: &[&str],
+    draft: Draft<'_>,
 ) -> anyhow::Result<LockedStack> {
     let source = format!(
         "deb [trusted=yes] copy:{} /",
         work.join("repository").display()
     );
     let cache = &options.artifacts.cache;
-    let (draft, file, blobs) = (
-        work.join(format!("{version}.toml")),
-        work.join(format!("{version}.locked.toml")),
+    let (open, file, blobs) = (
+        work.join(format!("{}.toml", draft.name)),
+        work.join(format!("{}.locked.toml", draft.name)),
         work.join("blobs"),
     );
-    let mut stack = with_tuple(declare::stack(options)?, version)?;
-    if !kernel_args.is_empty() {
-        stack["kernel_args"] = json!(kernel_args);
+    let image = draft.image.map_or_else(
+        || cache.join("debian-12/manifest.json"),
+        std::path::Path::to_path_buf,
+    );
+    let mut stack = with_tuple(declare::stack(options)?, draft.version)?;
+    stack["version"] = json!(format!("driver-{}", draft.name));
+    if !draft.kernel_args.is_empty() {
+        stack["kernel_args"] = json!(draft.kernel_args);
     }
     let stack: StackSpec = serde_json::from_value(stack)?;
-    std::fs::write(&draft, toml::to_string(&stack)?)?;
+    std::fs::write(&open, toml::to_string(&stack)?)?;
     let paths = [
-        ("--stack", draft),
-        ("--image", cache.join("debian-12/manifest.json")),
+        ("--stack", open),
+        ("--image", image),
         ("--status", cache.join("debian-12/dpkg-status")),
         ("--cache", cache.join("stack/apt")),
         ("--blobs", blobs.clone()),
@@ -75,13 +103,12 @@ pub(super) async fn lock(
     Ok(LockedStack {
         file,
         blobs,
-        version,
+        version: draft.version,
     })
 }
 
 /// Adds the five packages to a stack. The stack also has automatic updates, so that only the pins hold the five.
 fn with_tuple(mut stack: Value, version: &str) -> anyhow::Result<Value> {
-    stack["version"] = json!(format!("driver-{version}"));
     stack["absent"] = json!([]);
     stack["sysctl"] = json!({ "vm.swappiness": "10" });
     let parts = stack.as_object_mut().context("the stack is no table")?;
@@ -108,8 +135,12 @@ fn with_tuple(mut stack: Value, version: &str) -> anyhow::Result<Value> {
     Ok(stack)
 }
 
-/// Publishes a locked stack under the machines' stack name.
-pub(super) async fn publish(cast: &Cast<'_>, stack: &LockedStack) -> anyhow::Result<()> {
+/// Publishes a locked stack under a name.
+pub(super) async fn publish(
+    cast: &Cast<'_>,
+    name: &str,
+    stack: &LockedStack,
+) -> anyhow::Result<()> {
     let (file, blobs) = (
         stack.file.display().to_string(),
         stack.blobs.display().to_string(),
@@ -117,7 +148,7 @@ pub(super) async fn publish(cast: &Cast<'_>, stack: &LockedStack) -> anyhow::Res
     let output = cast
         .programs
         .cli(
-            &["stack", "publish", STACK, &file],
+            &["stack", "publish", name, &file],
             &["--blobs", &blobs, "--yes"],
         )
         .await?;

@@ -14,7 +14,7 @@ use super::super::cast::state;
 use super::super::declare::put;
 use super::cast::Cast;
 use super::declare::{self, POOL};
-use super::driver::{self, LockedStack, STACK, publish};
+use super::driver::{self, Draft, LockedStack, STACK, publish};
 use super::packages::{all_of, check_versions, read_versions};
 use super::tuple::{self, BUILDING, SERVICE, SLOW, TUPLE};
 use crate::machine::oracle::Cause;
@@ -45,8 +45,8 @@ const HELD: &str = "for try in $(seq 100); do [ -e /run/held ] && exit 0; sleep 
 pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let (work, setup) = (cast.dir.join("pins"), cast.watch.elapsed());
     driver::build_repository(&work).await?;
-    let first = driver::lock(options, cast, &work, "1.0", &[]).await?;
-    let second = driver::lock(options, cast, &work, "2.0", &[]).await?;
+    let first = driver::lock(options, cast, &work, Draft::of_version("1.0")).await?;
+    let second = driver::lock(options, cast, &work, Draft::of_version("2.0")).await?;
     tuple::repository(&work.join("foreign"), &THEIRS).await?;
     cast.veteran(NODE)?
         .give(&work.join("foreign"), FOREIGN)
@@ -82,7 +82,7 @@ pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::R
 async fn installs(cast: &mut Cast<'_>, stack: &LockedStack) -> anyhow::Result<()> {
     cast.watch
         .say(&format!("1. {POOL} asks for {}", stack.version));
-    publish(cast, stack).await?;
+    publish(cast, STACK, stack).await?;
     let plan = cast.programs.cli(&["stack", "plan", NODE], &[]).await?;
     println!("{}", plan.trim_end());
     for (package, _) in TUPLE {
@@ -107,7 +107,7 @@ async fn upgrades_through_a_power_cut(
         "2. it asks for {}, and the power is cut while they are half configured",
         stack.version
     ));
-    publish(cast, stack).await?;
+    publish(cast, STACK, stack).await?;
     cast.veteran(NODE)?.run(&["touch", SLOW]).await?;
     cast.ask("converge", &[NODE], &["--reason", "the rehearsal"])
         .await?;
@@ -253,7 +253,7 @@ async fn a_full_disk_is_told(cast: &mut Cast<'_>, stack: &LockedStack) -> anyhow
         "5. {POOL} goes back to {}, and the disk is full",
         stack.version
     ));
-    publish(cast, stack).await?;
+    publish(cast, STACK, stack).await?;
     let fill = format!(
         "fallocate -l $(($(df --output=avail -B1 / | tail -1) - {LEFT_FREE})) /root/filler"
     );

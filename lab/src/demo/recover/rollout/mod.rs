@@ -1,9 +1,11 @@
-//! Rollouts to a pool in service, one node out at a time, while jobs run: in waves with kills of the
-//! server and the agent; halted by a failing gate; back again; and beside the drain of a person and a
-//! dead machine.
+//! Rollouts to a pool in service, one node out at a time, while jobs run: in waves with kills and an
+//! upgrade of the server and the agent; halted by a failing gate; back again; beside the drain of a
+//! person and a dead machine; with firmware in the same visit; and a reinstall of a single node.
 
 mod jobs; // Jobs on the machines, and an observer
 mod moves; // Requests about rollouts, and waits for their ends
+mod reinstall; // A new image on a single node
+mod train; // Packages, a kernel argument, firmware and a BIOS setting in one visit
 
 use std::path::Path;
 use std::time::Instant;
@@ -15,12 +17,12 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::jobs::{keep_running, observe};
-use self::moves::{Ending, start, wait};
+use self::moves::{Ending, Target, start, wait};
 use super::super::DemoOptions;
 use super::super::cast::state;
 use super::cast::{Cast, DEGRADED, SHORT};
 use super::declare::POOL;
-use super::driver::{self, LockedStack, publish};
+use super::driver::{self, Draft, LockedStack, STACK, publish};
 use super::packages::check_versions;
 use crate::machine::oracle::Cause;
 use crate::parts::Part;
@@ -48,8 +50,12 @@ const FAN: &str = "fan of the second PSU";
 pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let (work, setup) = (cast.dir.join("rollout"), cast.watch.elapsed());
     driver::build_repository(&work).await?;
-    let first = driver::lock(options, cast, &work, "1.0", &[ARGUMENT]).await?;
-    let second = driver::lock(options, cast, &work, "2.0", &[ARGUMENT]).await?;
+    let with_argument = |version| Draft {
+        kernel_args: &[ARGUMENT],
+        ..Draft::of_version(version)
+    };
+    let first = driver::lock(options, cast, &work, with_argument("1.0")).await?;
+    let second = driver::lock(options, cast, &work, with_argument("2.0")).await?;
     // Without a ladder, a failed gate leads into quarantine.
     let pool = json!({ "spec": { "max_unavailable": MOST_OUT, "health": null } });
     let client = cast.programs.client();
@@ -65,7 +71,7 @@ pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::R
     }
     let (slurm, enough) = (cast.slurm, CancellationToken::new());
     let story = async {
-        let took = tell(cast, &work, [&first, &second], [&drained, &dead]).await;
+        let took = tell(options, cast, &work, [&first, &second], [&drained, &dead]).await;
         enough.cancel();
         took
     };
@@ -102,6 +108,7 @@ fn name_the_last(cast: &Cast<'_>) -> anyhow::Result<(String, String)> {
 }
 
 async fn tell(
+    options: &DemoOptions,
     cast: &mut Cast<'_>,
     work: &Path,
     [first, second]: [&LockedStack; 2],
@@ -113,26 +120,38 @@ async fn tell(
         began = Instant::now();
     };
     in_waves(cast, work, first).await?;
-    done("all nodes in waves with a reboot each, four kills");
+    let upgrade = match &options.before {
+        Some(_) => "all nodes in waves with a reboot each, four kills, an upgrade",
+        None => "all nodes in waves with a reboot each, four kills",
+    };
+    done(upgrade);
     halted_by_a_gate(cast, work, second).await?;
     done("halted by itself at a failing gate");
     back_again(cast, work).await?;
     done("two nodes back to the revision before");
     gives_way(cast, work, drained, dead).await?;
     done("beside a person's drain and a dead machine");
+    train::run(options, cast, work).await?;
+    done("packages, kernel argument, firmware and BIOS in one visit");
+    reinstall::run(options, cast, work).await?;
+    done("one node reinstalled with another image");
     Ok(took)
 }
 
 /// Packages and a kernel argument reach all nodes, one node after the other. Server and agent are
-/// killed twice each.
+/// killed twice each. In a run with a version before, the first kill upgrades each of them.
 async fn in_waves(cast: &mut Cast<'_>, work: &Path, stack: &LockedStack) -> anyhow::Result<()> {
+    cast.watch
+        .say(cast.programs.cli(&["version"], &[]).await?.trim());
     cast.watch.say(&format!(
         "1. {} is published as a revision, and no node changes; the rollout takes one node at a time",
         stack.version
     ));
-    publish(cast, stack).await?;
-    let name = start(cast, work, 2, &[]).await?;
+    publish(cast, STACK, stack).await?;
+    let name = start(cast, work, Target::to(2)).await?;
     wait(cast, &name, Ending::Done, &KILLS).await?;
+    cast.watch
+        .say(cast.programs.cli(&["version"], &[]).await?.trim());
     for node in cast.nodes() {
         check_versions(cast, &node, stack.version).await?;
         let booted = cast.veteran(&node)?.run(&["cat", "/proc/cmdline"]).await?;
@@ -158,8 +177,12 @@ async fn halted_by_a_gate(
     cast.machine(warned)?
         .set_nvme_warning(&small_disk(number), DEGRADED)
         .await?;
-    publish(cast, stack).await?;
-    let name = start(cast, work, 3, &["n1"]).await?;
+    publish(cast, STACK, stack).await?;
+    let first = Target {
+        canary: &["n1"],
+        ..Target::to(3)
+    };
+    let name = start(cast, work, first).await?;
     let halted = wait(cast, &name, Ending::Halted, &[]).await?;
     let nodes = halted.nodes.unwrap_or_default();
     let failed: Vec<&str> = nodes
@@ -197,7 +220,7 @@ async fn back_again(cast: &mut Cast<'_>, work: &Path) -> anyhow::Result<()> {
     cast.machine(warned)?
         .set_nvme_warning(&small_disk(number), 0)
         .await?;
-    let name = start(cast, work, 2, &[]).await?;
+    let name = start(cast, work, Target::to(2)).await?;
     wait(cast, &name, Ending::Done, &[]).await?;
     for node in cast.nodes() {
         check_versions(cast, &node, "1.0").await?;
@@ -221,7 +244,7 @@ async fn gives_way(
         .scontrol(&["update", &node, "state=drain", &reason])
         .await?;
     moves::wait_for_out(cast, drained).await?;
-    let name = start(cast, work, 3, &[]).await?;
+    let name = start(cast, work, Target::to(3)).await?;
     moves::nothing_changes(cast, &name, drained).await?;
     let shown = cast.slurm.scontrol(&["show", "node", drained]).await?;
     ensure!(shown.contains(FAN), "the person's drain is gone:\n{shown}");

@@ -27,15 +27,35 @@ pub(super) enum Ending {
     Halted,
 }
 
+/// A planned rollout.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'target> {
+    pub(super) revision: i32,
+    /// Without a node, the planner chooses one.
+    pub(super) canary: &'target [&'target str],
+    /// The most disruptive effect: `reboot` or `reinstall`.
+    pub(super) allow: &'target str,
+}
+
+impl Target<'static> {
+    /// Returns a rollout without reinstalls, whose canary the planner chooses.
+    pub(super) fn to(revision: i32) -> Self {
+        Self {
+            revision,
+            canary: &[],
+            allow: "reboot",
+        }
+    }
+}
+
 /// Plans a rollout of the pool to a revision, prints the plan, and starts the rollout in place of a
-/// halted one. Returns its name. Without a canary node, the planner chooses one.
+/// halted one. Returns its name.
 pub(super) async fn start(
     cast: &Cast<'_>,
     work: &Path,
-    revision: u32,
-    canary: &[&str],
+    target: Target<'_>,
 ) -> anyhow::Result<String> {
-    let first = match canary {
+    let first = match target.canary {
         [] => json!({ "count": 1, "soak_s": 20 }),
         nodes => json!({ "nodes": nodes, "soak_s": 20 }),
     };
@@ -44,11 +64,12 @@ pub(super) async fn start(
         "waves": { "sizes": [2] },
         "budgets": { "max_changing": 2 },
         "failure_budget": { "count": 0 },
+        "allow": target.allow,
         "order": [{ "label": TURN }, "idle_first"],
     });
     let file = work.join("policy.json");
     std::fs::write(&file, policy.to_string())?;
-    let (number, file) = (revision.to_string(), file.display().to_string());
+    let (number, file) = (target.revision.to_string(), file.display().to_string());
     let options = ["--revision", &number, "--policy", &file];
     let programs = cast.programs;
     let plan = programs.cli(&["rollout", "plan", POOL], &options).await?;
@@ -58,6 +79,13 @@ pub(super) async fn start(
         .cli(&["rollout", "start", name], &["--yes", "--supersede"])
         .await?;
     Ok(name.to_owned())
+}
+
+/// Returns the number of the pool's newest revision.
+pub(super) async fn newest_revision(cast: &Cast<'_>) -> anyhow::Result<i32> {
+    let revisions = cast.programs.client().pool_revisions(POOL).await?.items;
+    let newest = revisions.iter().map(|revision| revision.number).max();
+    newest.context("the pool has no revision")
 }
 
 /// Waits for the state of a rollout. Kills a part of Muster when the given number of nodes is done and
