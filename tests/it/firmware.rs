@@ -394,3 +394,37 @@ async fn a_node_runs_a_revision_once_its_firmware_is_the_revisions() {
     assert_eq!(world.state("n1").await, "in_service");
     assert_eq!(running(&world).await, None);
 }
+
+/// An adopted machine has never run the live image, so its own system tells the product.
+#[tokio::test]
+async fn firmware_for_a_product_reaches_a_machine_without_facts_of_the_live_image() {
+    let mut world = world().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    let installed = "UPDATE facts SET source = 'installed', facts = jsonb_set(facts, '{smbios,product}', '\"XE9680L\"')";
+    let changed = sqlx::query(installed).execute(&world.server.app.pool).await;
+    assert!(changed.unwrap().rows_affected() > 0);
+    let stored = world.admin.get("/v1/stacks/base").await.expect(200).body;
+    let mut stack = json!({ "spec": stored["spec"] });
+    stack["spec"]["version"] = json!("2");
+    for place in ["/spec", "/spec/lock"] {
+        let bios = &mut stack.pointer_mut(place).unwrap()["bios"][0];
+        bios["product"] = json!("XE9680*");
+        bios["attributes"]["SriovGlobalEnable"] = json!("Disabled");
+    }
+    world.admin.put("/v1/stacks/base", &stack).await.expect(200);
+    let path = "/v1/claims/c-n1/actions/assign-revision";
+    let body = json!({ "revision": 2 });
+    world.admin.post(path, &body).await.expect(200);
+    world.ask("n1", "check-drift").await.expect(202);
+    world.settle().await;
+    let drift = world.admin.get("/v1/nodes/n1/drift").await.expect(200);
+    assert!(drift.text.contains("SriovGlobalEnable"), "{}", drift.text);
+    world.ask("n1", "converge").await.expect(202);
+    world.settle().await;
+    let set = world.machine("n1", |machine| {
+        let inventory = machine.firmware.as_ref().unwrap();
+        inventory.bios["SriovGlobalEnable"].to_string()
+    });
+    assert_eq!(set, "Disabled");
+}

@@ -128,3 +128,19 @@ pub async fn latest_live(conn: &mut PgConnection, node: NodeId) -> Result<Option
     .await?;
     Ok(found.map(|json| json.0))
 }
+
+/// Returns the facts of the hardware, such as the product: the newest of the live image. An adopted
+/// machine has never run the live image, so the facts of the installed system are returned.
+///
+/// # Errors
+/// When stored facts cannot be parsed.
+pub async fn find_machine(conn: &mut PgConnection, node: NodeId) -> Result<Option<Facts>, Error> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT facts AS "facts: Json<Facts>" FROM facts WHERE node_id = $1
+           ORDER BY source = 'live' DESC, observed_at DESC, id DESC LIMIT 1"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(found.map(|json| json.0))
+}

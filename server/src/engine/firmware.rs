@@ -50,7 +50,7 @@ pub(super) async fn differs(conn: &mut PgConnection, node: NodeId) -> Result<boo
     let Some(stack) = db::specs::find_node(conn, node).await?.stack else {
         return Ok(false);
     };
-    let facts = db::facts::latest_live(conn, node).await?;
+    let facts = db::facts::find_machine(conn, node).await?;
     let seen = db::firmware::latest(conn, node).await?;
     let wanted = stack.firmware_of(facts.as_ref());
     let compared = wanted.compare(seen.as_ref().map(|seen| &seen.inventory));

@@ -14,7 +14,7 @@ use crate::engine::compatibility::Onto;
 
 /// Returns the firmware required by the stack for the inspected machine.
 async fn find_wanted(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Wanted> {
-    let facts = db::facts::latest_live(conn, s.row.node).await?;
+    let facts = db::facts::find_machine(conn, s.row.node).await?;
     Ok(s.node
         .stack
         .as_ref()

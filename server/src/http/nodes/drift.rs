@@ -71,7 +71,7 @@ async fn compare_firmware(
     conn: &mut PgConnection,
     spec: &OrderNode,
 ) -> Result<Vec<Compared>, Error> {
-    let facts = db::facts::latest_live(conn, spec.id).await?;
+    let facts = db::facts::find_machine(conn, spec.id).await?;
     let seen = db::firmware::latest(conn, spec.id).await?;
     let wanted = spec
         .stack
