@@ -142,10 +142,10 @@ bench: deps
 	cargo build --locked --release -p muster-bench -p muster -p muster-lab
 	$(AS_ROOT) env MUSTER_NODE="$$(node/build-static)" bench/run $(BENCH)
 
-# Compiling begins while packages are fetched and installed, if there is a compiler. The virtual machines of the main job leave a fifth of the time idle,
-# which is enough for the fuzzers.
+# Compiling begins while packages are fetched and installed, if there are compilers; the first call of rustc installs the toolchain. The virtual
+# machines of the main job leave a fifth of the time idle, which is enough for the fuzzers.
 test:
-	CHECKS=1 .ci/checks deps$(if $(shell command -v cc),+compile) lint prepare previous unit strangers fleet e2e+fuzz
+	CHECKS=1 .ci/checks deps$(if $(shell command -v cc && command -v c++ && rustc --version),+compile) lint prepare previous unit strangers fleet e2e+fuzz
 
 # The tests beside a load that wants both cores and the disk, as on a slow day: five times, and the main job once. Hours; not in `make test`.
 slow:
