@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use muster_api::client::Client;
 use muster_core::values::Secret;
 use tokio::process::Command;
@@ -26,7 +26,7 @@ const AGENT_PORT: u16 = 8081;
 pub(super) struct Programs {
     netns: Netns,
     muster: PathBuf,
-    /// The program of the first start of server and agent.
+    /// The program of the first start of each part. A database of an older version has the older schema.
     first: PathBuf,
     parts: Parts,
     ipxe: PathBuf,
@@ -68,7 +68,7 @@ impl Programs {
     async fn start_server(&mut self) -> anyhow::Result<()> {
         match self.apart {
             true => {
-                self.spawn(Part::Postgres, &self.muster).await?;
+                self.spawn(Part::Postgres, &self.first).await?;
                 self.parts.wait_for_file("token").await?;
                 self.spawn(Part::Server, &self.first).await?;
             }
@@ -148,6 +148,27 @@ impl Programs {
     /// Kills a part like a crash.
     pub(super) async fn kill(&self, part: Part) -> anyhow::Result<()> {
         self.parts.kill(part).await
+    }
+
+    /// Checks that a running part is of today's version, or of the version of its first start.
+    pub(super) async fn check_version(&self, part: Part, is_today: bool) -> anyhow::Result<()> {
+        let pid = self
+            .parts
+            .pid(part)
+            .await
+            .context("the part does not run")?;
+        let runs = std::fs::read_link(format!("/proc/{pid}/exe"))?;
+        let expected = match is_today {
+            true => &self.muster,
+            false => &self.first,
+        };
+        ensure!(
+            runs == expected.canonicalize()?,
+            "the {part:?} runs {}, and not {}",
+            runs.display(),
+            expected.display()
+        );
+        Ok(())
     }
 
     async fn spawn(&self, part: Part, muster: &Path) -> anyhow::Result<()> {

@@ -39,6 +39,8 @@ const KILLS: [(u32, Part); 4] = [
     (2, Part::Server),
     (3, Part::Agent),
 ];
+/// The parts of another version before their first kill.
+const UPGRADED: [Part; 2] = [Part::Server, Part::Agent];
 /// The node with the failing gate.
 const WARNED: (&str, u8) = ("n2", 2);
 /// Label of all nodes but the last, which is taken last.
@@ -141,8 +143,9 @@ async fn tell(
 /// Packages and a kernel argument reach all nodes, one node after the other. Server and agent are
 /// killed twice each. In a run with a version before, the first kill upgrades each of them.
 async fn in_waves(cast: &mut Cast<'_>, work: &Path, stack: &LockedStack) -> anyhow::Result<()> {
-    cast.watch
-        .say(cast.programs.cli(&["version"], &[]).await?.trim());
+    for part in UPGRADED {
+        cast.programs.check_version(part, false).await?;
+    }
     cast.watch.say(&format!(
         "1. {} is published as a revision, and no node changes; the rollout takes one node at a time",
         stack.version
@@ -150,8 +153,9 @@ async fn in_waves(cast: &mut Cast<'_>, work: &Path, stack: &LockedStack) -> anyh
     publish(cast, STACK, stack).await?;
     let name = start(cast, work, Target::to(2)).await?;
     wait(cast, &name, Ending::Done, &KILLS).await?;
-    cast.watch
-        .say(cast.programs.cli(&["version"], &[]).await?.trim());
+    for part in UPGRADED {
+        cast.programs.check_version(part, true).await?;
+    }
     for node in cast.nodes() {
         check_versions(cast, &node, stack.version).await?;
         let booted = cast.veteran(&node)?.run(&["cat", "/proc/cmdline"]).await?;

@@ -1,5 +1,5 @@
-//! A new image reaches a single node: a rollout with reinstalls writes the disk of the canary anew, and
-//! all other nodes are skipped.
+//! A new image for a single node: a rollout with reinstalls writes the disk of the canary anew, and
+//! skips the rest of the pool.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,8 @@ use super::moves::{Ending, Target, newest_revision, start, wait};
 
 /// Name of the new image, and of the stack locked against it.
 const NAME: &str = "next";
-/// Marker file in the root file system of the new image.
-const MARKER: &str = "/etc/next-image";
+/// Marker file in `/etc` of the new image.
+const MARKER: &str = "next-image";
 /// The reinstalled node.
 const NODE: &str = "n1";
 
@@ -65,14 +65,15 @@ pub(super) async fn run(
     for other in cast.nodes().iter().filter(|node| *node != NODE) {
         let present = cast.veteran(other)?.run(&["ls", "/etc"]).await?;
         ensure!(
-            !present.lines().any(|file| MARKER.ends_with(file)),
+            !present.lines().any(|file| file == MARKER),
             "{other} has the new image"
         );
     }
     Ok(())
 }
 
-/// Builds an image that differs from the reference image by a file, and uploads it. Returns its manifest.
+/// Builds and uploads an image with one file more than the reference image. Returns the path of the
+/// manifest.
 async fn build_image(
     options: &DemoOptions,
     cast: &Cast<'_>,
@@ -85,7 +86,7 @@ async fn build_image(
     finished("zstd", unpack.kill_on_drop(true)).await?;
     let marker = work.join("marker");
     std::fs::write(&marker, "next\n")?;
-    edit_root(&raw, &format!("write {} {MARKER}\n", marker.display())).await?;
+    edit_root(&raw, &format!("write {} /etc/{MARKER}\n", marker.display())).await?;
     let mut pack = Command::new("zstd");
     pack.args(["-q", "-3", "-T0", "-f"]);
     pack.arg(&raw).arg("-o").arg(&image);
@@ -105,7 +106,7 @@ async fn build_image(
 
 /// Reads the marker and the five packages by a job, because the login of the former system is gone.
 async fn check_system(cast: &Cast<'_>, version: &str) -> anyhow::Result<()> {
-    let read = format!("cat {MARKER}; dpkg-query -W -f '${{Version}}\\n' 'drv-*'");
+    let read = format!("cat /etc/{MARKER}; dpkg-query -W -f '${{Version}}\\n' 'drv-*'");
     let job = ["-p", PARTITION, "-D", "/", "-w", NODE, "sh", "-c", &read];
     let shown = cast.slurm.srun(&job).await?;
     let expected: Vec<&str> = std::iter::once("next")

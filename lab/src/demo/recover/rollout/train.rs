@@ -1,5 +1,4 @@
-//! One visit brings everything that is due to each node: packages, a kernel argument, firmware and a
-//! BIOS setting.
+//! Packages, a kernel argument, firmware and a BIOS setting reach every node in a single visit.
 
 use std::path::Path;
 
@@ -16,7 +15,7 @@ use super::{ARGUMENT, DemoOptions};
 /// The argument in place of [`ARGUMENT`].
 const OTHER: &str = "audit=1";
 
-/// Runs the rollout, and checks that each node left service once.
+/// Runs the rollout, and checks the single visit of every node.
 pub(super) async fn run(
     options: &DemoOptions,
     cast: &mut Cast<'_>,
@@ -49,7 +48,7 @@ pub(super) async fn run(
         let has = |argument: &str| booted.split_whitespace().any(|word| word == argument);
         ensure!(
             has(OTHER) && !has(ARGUMENT),
-            "{node} runs without {OTHER}: {booted}"
+            "{node} must run with {OTHER}, and not with {ARGUMENT}: {booted}"
         );
     }
     let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
