@@ -158,6 +158,20 @@ pub struct RolloutNow {
     /// The GPU time lost by nodes that wait now. Absent without a loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<RolloutLosses>,
+    /// Why the reservations that keep long jobs away from the waiting nodes fail. Absent while they are
+    /// as needed, and without a waiting node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservations_failed: Option<ReservationFailure>,
+}
+
+/// Failing reservations of waiting nodes: the nodes may get jobs that are too long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReservationFailure {
+    pub since: Timestamp,
+    /// Code of the failure: `slurm_refused`, `slurm_unreachable`…
+    pub code: String,
+    /// The failure, with the answer of the scheduler.
+    pub sentence: String,
 }
 
 /// GPU time lost by waiting: the time without jobs of nodes that are kept for their change. A node that

@@ -66,6 +66,7 @@ mod rollout_pages; // The console of rollouts
 mod rollout_promotion; // A rollout of a test pool before that of production
 mod rollout_regressions; // Values of gates worse after the change of a node
 mod rollout_reinstalls; // Reinstalls by rollouts, and the second person
+mod rollout_reservations; // Reservations that keep long jobs from waiting nodes
 mod rollout_units; // Failure domains whose nodes a rollout changes together
 mod rollout_windows; // Rollouts and maintenance windows
 mod rollouts; // Moves of a pool to a revision, in waves

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::ObjectId;
-use muster_core::wire::scheduler::{ClusterJob, JobsLook, JobsReply, JobsReport, Wait};
+use muster_core::wire::scheduler::{ClusterJob, JobsLook, JobsReply, JobsReport};
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::rollouts::{at_once, marks, serving, settle, show, start, steer, taken
 use crate::simulated::World;
 
 /// The default of `drain_lead_s`.
-const LEAD_S: i64 = 900;
+pub(crate) const LEAD_S: i64 = 900;
 
 /// Runs a job of alice for so many seconds, or without an end. Returns the end.
 pub(crate) fn run_job(
@@ -119,44 +119,6 @@ async fn a_look_from_before_the_node_serves_is_not_about_the_node() {
     let seen = show(&world, &name).await;
     assert_eq!(marks(&seen), ["not_begun", "changing"], "{seen:#}");
     assert_eq!(why(&seen, 0).0, "jobs_unknown", "{seen:#}");
-}
-
-/// Reports the jobs. Returns the nodes kept from long jobs.
-async fn waits(world: &World) -> Vec<Wait> {
-    let reply = world.agent.report_jobs().await.unwrap();
-    let clusters = reply.clusters.into_iter();
-    clusters.flat_map(|cluster| cluster.waits).collect()
-}
-
-#[tokio::test]
-async fn the_scheduler_keeps_long_jobs_from_the_nodes_that_wait() {
-    let mut world = serving(3, json!("100%")).await;
-    run_job(&world, "17", Some(4 * 3600), &["n1", "n3"]);
-    let mut few = at_once();
-    few["budgets"] = json!({ "max_waiting": 1 });
-    let name = start(&world, 2, &few).await;
-    settle(&mut world).await;
-    assert_eq!(
-        marks(&show(&world, &name).await),
-        ["waiting", "done", "not_begun"]
-    );
-    let expected = [Wait {
-        lead_s: LEAD_S as u32,
-        nodes: vec!["n1".to_owned()],
-    }];
-    assert_eq!(waits(&world).await, expected);
-    // A halted rollout keeps no node from jobs.
-    let reason = json!({ "reason": "the fabric is being measured" });
-    steer(&world, &name, "halt", reason.clone())
-        .await
-        .expect(200);
-    assert_eq!(waits(&world).await, []);
-    steer(&world, &name, "resume", reason).await.expect(200);
-    assert_eq!(waits(&world).await, expected);
-    world.rack().scheduler.jobs.clear();
-    settle(&mut world).await;
-    assert_eq!(show(&world, &name).await["state"], "done");
-    assert_eq!(waits(&world).await, []);
 }
 
 #[tokio::test]
@@ -361,6 +323,7 @@ async fn a_report_of_jobs_is_cut_and_counts_for_members_only() {
     let look = JobsLook {
         cluster: ObjectId::new(),
         jobs: vec![],
+        reservations: None,
     };
     let report = JobsReport {
         epoch: world.agent.epoch,

@@ -3,6 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::tokens::Role;
+use muster_core::wire::scheduler::WindowWait;
 use muster_server::tasks::rollouts;
 use serde_json::{Value, json};
 
@@ -150,7 +151,7 @@ async fn a_freeze_declared_during_the_rollout_gives_waiting_nodes_back() {
 }
 
 #[tokio::test]
-async fn waiting_nodes_run_long_jobs_while_the_window_is_closed() {
+async fn waiting_nodes_run_jobs_that_end_before_the_next_opening_while_the_window_is_closed() {
     let mut world = serving(1, json!("100%")).await;
     declare(&world, "hour", &daily(&world, -600)).await;
     give(&world, "/v1/pools/gpu", json!("hour")).await;
@@ -166,6 +167,13 @@ async fn waiting_nodes_run_long_jobs_while_the_window_is_closed() {
     assert_eq!(marks(&seen), ["waiting"], "{seen:#}");
     assert_eq!(seen["nodes"][0]["why"]["code"], "window_closed", "{seen:#}");
     assert_eq!(count_waits(&world).await, 0);
+    let mut reply = world.agent.report_jobs().await.unwrap();
+    let changes_at = seen["now"]["windows"][0]["changes_at"].as_str().unwrap();
+    let until_opening = WindowWait {
+        opens_at: changes_at.parse().unwrap(),
+        nodes: vec!["n1".to_owned()],
+    };
+    assert_eq!(reply.clusters.remove(0).window_waits, [until_opening]);
     world.rack().scheduler.jobs.clear();
     settle(&mut world).await;
     assert_eq!(taken(&world).await.len(), 0);

@@ -6,8 +6,9 @@ pub mod slurm; // Slurm, by scontrol, sinfo and squeue
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use muster_core::clusters::{ClusterSpec, Drain, DrainReason, Member};
-use muster_core::wire::scheduler::{ClusterJob, NodeOut, Wait};
+use muster_core::wire::scheduler::{ClusterJob, ClusterWaits, NodeOut};
 
 use self::slurm::{Controller, Controllers, SlurmError};
 use crate::watch::Watch;
@@ -110,9 +111,13 @@ impl Cluster {
     ///
     /// # Errors
     /// [`ClusterError`]; some nodes may then get jobs of any length, or only short ones.
-    pub async fn hold_back_jobs(&self, waits: &[Wait]) -> Result<(), ClusterError> {
+    pub async fn hold_back_jobs(
+        &self,
+        waits: &ClusterWaits,
+        now: Timestamp,
+    ) -> Result<(), ClusterError> {
         match self {
-            Self::Slurm(controller) => controller.reserve(waits).await,
+            Self::Slurm(controller) => controller.reserve(waits, now).await,
         }
     }
 

@@ -16,6 +16,7 @@ mod jobs; // A file per kind of job
 mod leases; // Leases and starts jobs
 pub mod marks; // The latest event stored for the server
 pub mod reports; // Host keys reported by live images
+mod reservations; // Results of changes of reservations, for the server
 mod scheduler; // Reports nodes out of service to the server
 mod sightings; // Reports sightings to the server
 #[cfg(test)]

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_core::wire::failure::Failure;
 use muster_core::wire::scheduler::{
-    ClusterLook, ClusterWaits, JobsLook, JobsReply, SchedulerWatch, WatchedCluster,
+    ClusterLook, JobsLook, JobsReply, SchedulerWatch, WatchedCluster,
 };
 
 use super::agent::Agent;
 use super::client::error::CallError;
+use super::reservations::Reports;
 
 /// Interval before the first answer of the server, and after an error.
 const EVERY: Duration = Duration::from_secs(60);
@@ -21,6 +23,7 @@ const LATEST_S: u64 = 3600;
 /// server can be upgraded in the meantime.
 pub(super) async fn watch(agent: Arc<Agent>) {
     let mut clusters: Vec<WatchedCluster> = Vec::new();
+    let mut reports = Reports::default();
     loop {
         let mut looks = Vec::with_capacity(clusters.len());
         for WatchedCluster { id, cluster } in &clusters {
@@ -32,7 +35,7 @@ pub(super) async fn watch(agent: Arc<Agent>) {
                 }
             }
         }
-        report_jobs(&agent, &clusters).await;
+        report_jobs(&agent, &clusters, &mut reports).await;
         let pause = match agent.server.report_scheduler(looks).await {
             Ok(SchedulerWatch {
                 clusters: next,
@@ -60,11 +63,15 @@ pub(super) async fn watch(agent: Arc<Agent>) {
 
 /// Reports the jobs of the clusters. Reports about nodes out of service go on without their jobs, if
 /// a scheduler gives no list or the server knows no such call.
-async fn report_jobs(agent: &Agent, clusters: &[WatchedCluster]) {
+async fn report_jobs(agent: &Agent, clusters: &[WatchedCluster], reports: &mut Reports) {
     let mut looks = Vec::with_capacity(clusters.len());
     for WatchedCluster { id, cluster } in clusters {
         match agent.clusters.open(cluster).list_jobs().await {
-            Ok(jobs) => looks.push(JobsLook { cluster: *id, jobs }),
+            Ok(jobs) => looks.push(JobsLook {
+                cluster: *id,
+                jobs,
+                reservations: reports.find(*id),
+            }),
             Err(error) => {
                 tracing::debug!(%error, cluster = %id, "the scheduler gave no list; jobs are unknown for this cluster")
             }
@@ -74,25 +81,42 @@ async fn report_jobs(agent: &Agent, clusters: &[WatchedCluster]) {
         return;
     }
     match agent.server.report_jobs(looks).await {
-        Ok(reply) => hold_back_jobs(agent, clusters, &reply).await,
+        Ok(reply) => {
+            reports.heed(&reply);
+            hold_back_jobs(agent, clusters, &reply, reports).await;
+        }
         Err(error) => {
+            reports.heed_error(&error);
             agent.heed(&error);
             tracing::debug!(%error, "jobs not accepted by the server; retrying later");
         }
     }
 }
 
-/// Keeps long jobs away from the nodes that wait for their change. A failure is repaired by the next
-/// report.
-async fn hold_back_jobs(agent: &Agent, clusters: &[WatchedCluster], reply: &JobsReply) {
-    for ClusterWaits { cluster: id, waits } in &reply.clusters {
+/// Keeps long jobs away from the nodes that wait for their change. A failure is reported, and repaired
+/// by the next reply.
+async fn hold_back_jobs(
+    agent: &Agent,
+    clusters: &[WatchedCluster],
+    reply: &JobsReply,
+    reports: &mut Reports,
+) {
+    for waits in &reply.clusters {
         // The reply can list only clusters of the report.
-        let Some(watched) = clusters.iter().find(|watched| watched.id == *id) else {
+        let id = waits.cluster;
+        let Some(watched) = clusters.iter().find(|watched| watched.id == id) else {
             continue;
         };
         let cluster = agent.clusters.open(&watched.cluster);
-        if let Err(error) = cluster.hold_back_jobs(waits).await {
+        let result = cluster.hold_back_jobs(waits, agent.clock.now()).await;
+        if let Err(error) = &result {
             tracing::warn!(%error, cluster = %id, "reservations of waiting nodes not changed; retrying later");
         }
+        let failure = result.err().map(|error| Failure {
+            code: error.code(),
+            message: error.to_string(),
+            retryable: error.retryable(),
+        });
+        reports.record(waits, failure);
     }
 }

@@ -90,7 +90,7 @@ fn requeue(node: &Node, hours: &Hours<'_>, near: Timestamp, because: Because) ->
 }
 
 /// Returns the act of the drain policy for a node that has waited beyond the deadline. Time outside the
-/// windows does not count, because the node runs jobs then.
+/// windows does not count, because no node is taken then.
 fn find_overdue(policy: &RolloutPolicy, node: &Node, hours: Hours<'_>) -> Option<AfterDeadline> {
     match policy.drain {
         DrainPolicy::Wait => None,

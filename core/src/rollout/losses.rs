@@ -7,7 +7,6 @@ use jiff::Timestamp;
 
 use super::amount::count_nodes;
 use super::fleet::{Change, Fleet, Jobs, Node, Service, Stage};
-use super::windows::{Period, measure_outside};
 use crate::ids::NodeId;
 
 /// The losses of a rollout by its present waits. Earlier waits of nodes changed since are excluded.
@@ -36,7 +35,7 @@ pub fn count_losses(fleet: &Fleet, now: Timestamp) -> Losses {
     let nodes: Vec<Loss> = waiting
         .map(|node| Loss {
             node: node.member.node,
-            gpu_seconds: count_loss(node, &fleet.closed, now),
+            gpu_seconds: count_loss(node, now),
         })
         .collect();
     let known = nodes.iter().filter_map(|loss| loss.gpu_seconds);
@@ -73,15 +72,15 @@ fn waits(node: &Node) -> bool {
     waits && !is_out && node.member.others_drain.is_none()
 }
 
-/// Returns the loss of a node. Time outside the maintenance windows is not lost: a waiting node gets
-/// every job then, and a draining node is given back.
-fn count_loss(node: &Node, closed: &[Period], now: Timestamp) -> Option<u64> {
+/// Returns the loss of a node. Time outside the maintenance windows is lost too: a waiting node gets
+/// only jobs that end before the next opening.
+fn count_loss(node: &Node, now: Timestamp) -> Option<u64> {
     match &node.jobs {
         _ if node.gpus == Some(0) => Some(0),
         Jobs::Unknown => None,
         Jobs::Known(jobs) if !jobs.is_empty() => Some(0),
         Jobs::Known(_) => {
-            let idle = measure_outside(closed, node.idle_since?, now);
+            let idle = now.duration_since(node.idle_since?);
             let idle_s = idle.as_secs().max(0).unsigned_abs();
             Some(u64::from(node.gpus?).saturating_mul(idle_s))
         }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clusters::{ClusterSpec, SlurmCluster};
 use crate::ids::ObjectId;
+use crate::wire::failure::Failure;
 
 /// `POST /agent/v1/scheduler`: the current answers of the schedulers at the agent's site. The first
 /// report of a process is empty. The response lists the clusters to query.
@@ -56,6 +57,18 @@ pub struct JobsLook {
     pub cluster: ObjectId,
     /// Every job that uses a node: running, suspended or completing. A node without a job is idle.
     pub jobs: Vec<ClusterJob>,
+    /// Whether the reservations of the waiting nodes are as needed. Absent before the first reply, and for
+    /// a server that does not take the field ([`JobsReply::takes_reservations`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservations: Option<Reservations>,
+}
+
+/// The reservations of the waiting nodes of a cluster, after the last reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Reservations {
+    AsNeeded,
+    Failed(Failure),
 }
 
 /// The reply to [`JobsReport`]: the nodes waiting for a change. An empty body, of a server of the
@@ -64,6 +77,10 @@ pub struct JobsLook {
 pub struct JobsReply {
     /// One entry per cluster of the agent. A missing cluster stays unchanged.
     pub clusters: Vec<ClusterWaits>,
+    /// The server takes [`JobsLook::reservations`]. A server of the version before refuses a report with
+    /// the field, and does not say this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub takes_reservations: bool,
 }
 
 /// The waiting nodes of a cluster. All other nodes get jobs of any length.
@@ -71,6 +88,9 @@ pub struct JobsReply {
 pub struct ClusterWaits {
     pub cluster: ObjectId,
     pub waits: Vec<Wait>,
+    /// Nodes waiting for a maintenance window. An agent of the version before skips the field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub window_waits: Vec<WindowWait>,
 }
 
 /// Nodes waiting for a change. The nodes serve, but get only short jobs.
@@ -78,6 +98,15 @@ pub struct ClusterWaits {
 pub struct Wait {
     /// Longest time limit of a job allowed to start, in seconds. At least 1.
     pub lead_s: u32,
+    /// Sorted names.
+    pub nodes: Vec<String>,
+}
+
+/// Nodes waiting for the opening of a maintenance window. The nodes serve, but get only jobs that end
+/// before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowWait {
+    pub opens_at: Timestamp,
     /// Sorted names.
     pub nodes: Vec<String>,
 }

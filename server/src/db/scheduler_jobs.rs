@@ -72,19 +72,47 @@ pub async fn replace(
     Ok(before.map(|at| at.to_jiff()))
 }
 
+/// Records why the reservations of a cluster failed, or that they are as needed. Returns whether they
+/// failed before.
+pub async fn set_failure(
+    conn: &mut PgConnection,
+    cluster: ObjectId,
+    failure: Option<(&str, &str)>,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let (code, message) = failure.unzip();
+    let before = sqlx::query_scalar!(
+        r#"WITH before AS (SELECT failing_since FROM scheduler_looks WHERE cluster_id = $1)
+           UPDATE scheduler_looks SET failure_code = $2, failure = $3, failing_since = CASE WHEN $2::text IS NOT NULL THEN COALESCE(failing_since, $4) END
+           WHERE cluster_id = $1 RETURNING (SELECT failing_since FROM before) AS "before: jiff_sqlx::Timestamp""#,
+        cluster as ObjectId,
+        code,
+        message,
+        now.to_sqlx() as _,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(before.is_some())
+}
+
 /// The cluster of a pool.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LookRow {
     pub cluster: ObjectId,
     /// The last list of jobs; `None` if the scheduler never gave a list.
     pub seen_at: Option<jiff_sqlx::Timestamp>,
+    /// Start of the time in which the reservations of waiting nodes fail.
+    pub failing_since: Option<jiff_sqlx::Timestamp>,
+    pub failure_code: Option<String>,
+    pub failure: Option<String>,
 }
 
 /// Returns the last look at the cluster of a pool; `None` for a pool without a cluster.
 pub async fn find_look(conn: &mut PgConnection, pool: ObjectId) -> Result<Option<LookRow>, Error> {
     Ok(sqlx::query_as!(
         LookRow,
-        r#"SELECT cluster.id AS "cluster: ObjectId", look.seen_at AS "seen_at?: jiff_sqlx::Timestamp"
+        r#"SELECT cluster.id AS "cluster: ObjectId", look.seen_at AS "seen_at?: jiff_sqlx::Timestamp",
+                  look.failing_since AS "failing_since?: jiff_sqlx::Timestamp", look.failure_code AS "failure_code?", look.failure AS "failure?"
            FROM objects pool JOIN objects cluster ON cluster.kind = 'cluster' AND cluster.name = pool.spec ->> 'cluster'
                 LEFT JOIN scheduler_looks look ON look.cluster_id = cluster.id
            WHERE pool.id = $1"#,

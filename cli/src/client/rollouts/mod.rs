@@ -327,6 +327,14 @@ fn describe(rollout: &Rollout) -> Vec<String> {
     }));
     let losses = rollout.now.as_ref().and_then(|now| now.losses.as_ref());
     lines.extend(losses.map(|losses| losses.sentence.clone()));
+    let failed = rollout.now.as_ref();
+    let failed = failed.and_then(|now| now.reservations_failed.as_ref());
+    lines.extend(failed.map(|failed| {
+        format!(
+            "waiting nodes may get jobs that are too long: their reservations have failed since {:.0}: {}",
+            failed.since, failed.sentence
+        )
+    }));
     let signals = rollout.now.iter().flat_map(|now| &now.signals);
     lines.extend(signals.map(|signal| format!("signal: {}", signal.sentence)));
     if let Some(after) = &rollout.policy.after {

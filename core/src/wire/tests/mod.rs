@@ -4,6 +4,8 @@
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
+mod jobs; // The report about jobs, and its reply
+
 use std::fmt::Debug;
 use std::path::Path;
 
@@ -23,10 +25,7 @@ use super::login::*;
 use super::members::ClusterMembers;
 use super::node::*;
 use super::result::*;
-use super::scheduler::{
-    ClusterJob, ClusterLook, JobsLook, JobsReport, NodeOut, SchedulerReport, SchedulerWatch,
-    WatchedCluster,
-};
+use super::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch, WatchedCluster};
 use crate::clusters::{ClusterSpec, Member, SlurmCluster};
 use crate::facts::Firmware;
 use crate::firmware::{BiosValue, BmcInventory, SeenFirmware, UpdateClass, Wanted, WantedFirmware};
@@ -473,7 +472,7 @@ fn between_server_and_agent() {
             looks: vec![look],
         },
     );
-    golden_jobs();
+    jobs::check();
     let watched = WatchedCluster {
         id: ObjectId(id(9)),
         cluster: cluster(),
@@ -486,31 +485,6 @@ fn between_server_and_agent() {
         },
     );
     golden("agent-site", &site());
-}
-
-fn golden_jobs() {
-    let job = |id: &str, ends, nodes: &[&str]| ClusterJob {
-        id: id.into(),
-        user: "alice".into(),
-        state: "RUNNING".into(),
-        ends,
-        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
-        requeues: id == "18_4",
-    };
-    let look = JobsLook {
-        cluster: ObjectId(id(9)),
-        jobs: vec![
-            job("17", Some(at()), &["n1", "n2"]),
-            job("18_4", None, &["n3"]),
-        ],
-    };
-    golden(
-        "agent-scheduler-jobs",
-        &JobsReport {
-            epoch: 1,
-            looks: vec![look],
-        },
-    );
 }
 
 fn site() -> SiteConfig {

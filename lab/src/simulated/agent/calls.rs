@@ -189,6 +189,7 @@ impl Agent {
         let look = |cluster| JobsLook {
             cluster,
             jobs: jobs.clone(),
+            reservations: None,
         };
         let report = JobsReport {
             epoch: self.epoch,

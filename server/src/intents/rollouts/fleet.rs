@@ -4,24 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use muster_api::operations::OperationState;
-use muster_api::pools::DEFAULT_MAX_UNAVAILABLE;
-use muster_api::rollouts::RolloutState;
+use muster_api::rollouts::{ReservationFailure, RolloutState};
 use muster_core::effects::Effect;
-use muster_core::ids::{NodeId, ObjectId};
+use muster_core::ids::ObjectId;
 use muster_core::lifecycle::state::{Action, State};
 use muster_core::revisions::Revision;
 use muster_core::rollout::{
-    Budget, Change, Condition, Control, DomainAxis, Fleet, HaltReason, Jobs, Mark, Member, Node,
-    RevisionNumber, Stage, Validation, build_budget,
+    Change, Condition, Control, Fleet, HaltReason, Jobs, Mark, Member, Node, RevisionNumber, Stage,
+    Validation,
 };
 use sqlx::PgConnection;
 
 use super::jobs;
+use super::members::Members;
 use super::signals::Signals;
 use super::transfers::{Transfers, load_links};
 use super::windows::Windows;
 use crate::db;
-use crate::db::disruption::MemberRow;
 use crate::db::rollout_nodes::NodeRow;
 use crate::db::rollout_places::Places;
 use crate::db::rollouts::RolloutRow;
@@ -38,6 +37,8 @@ pub(crate) struct Loaded {
     pub windows: Windows,
     pub signals: Signals,
     pub places: Places,
+    /// Why the reservations of waiting nodes fail.
+    pub reservations_failed: Option<ReservationFailure>,
 }
 
 /// Loads the facts of a rollout.
@@ -82,7 +83,7 @@ async fn build(
     let (effects, transfers) = find_effects(conn, rollout, &rows).await?;
     let places = db::rollout_places::load(conn).await?;
     let members = Members::load(conn, rollout.pool, &rows, &places).await?;
-    let jobs = jobs::load(conn, rollout.pool, now).await?;
+    let (jobs, reservations_failed) = jobs::load(conn, rollout.pool, now).await?;
     let windows = Windows::load(conn, rollout.id).await?;
     let signals = Signals::load(conn, rollout, now).await?;
     let nodes: Vec<Node> = rows
@@ -133,84 +134,8 @@ async fn build(
         windows,
         signals,
         places,
+        reservations_failed,
     })
-}
-
-/// The members of the pool and of its failure domains. Axes are named `site/axis`, because two sites
-/// may use the same name.
-struct Members {
-    /// The nodes of the rollout, in the order of the rows.
-    own: Vec<Member>,
-    /// Nodes of the pool claimed after the end of the rollout, and nodes of other pools.
-    others: Vec<Member>,
-    budget: Budget,
-}
-
-impl Members {
-    async fn load(
-        conn: &mut PgConnection,
-        pool: ObjectId,
-        rows: &[NodeRow],
-        places: &Places,
-    ) -> Result<Self, Error> {
-        let unlisted = list_unlisted(conn, pool, rows).await?;
-        let of_rows = rows.iter().map(|row| row.site);
-        let sites: BTreeSet<ObjectId> =
-            of_rows.chain(unlisted.iter().map(|row| row.site)).collect();
-        let mut axes: BTreeMap<ObjectId, Vec<DomainAxis>> = BTreeMap::new();
-        let mut max_unavailable = DEFAULT_MAX_UNAVAILABLE;
-        for site in sites {
-            let Some(budgets) = db::disruption::find_budgets(conn, pool, site).await? else {
-                continue;
-            };
-            max_unavailable = budgets.max_unavailable;
-            axes.insert(site, name_axes(places.name(site), budgets.axes));
-        }
-        let axes_of = |site| axes.get(&site).map_or(&[][..], Vec::as_slice);
-        let of_row = |row: &NodeRow| row.member(places, axes_of(row.site));
-        let own: Vec<Member> = rows.iter().map(of_row).collect();
-        let of_unlisted = |row: &MemberRow| row.member(row.site, axes_of(row.site));
-        let mut others: Vec<Member> = unlisted.iter().map(of_unlisted).collect();
-        let domains = own.iter().chain(&others).flat_map(|member| &member.domains);
-        let domains: BTreeSet<String> = domains.cloned().collect();
-        for (site, here) in axes.iter().filter(|_| !domains.is_empty()) {
-            let foreign = db::disruption::list_neighbours(conn, pool, *site, here, &domains);
-            let foreign = foreign.await?;
-            others.extend(foreign.iter().map(|row| row.member(*site, here)));
-        }
-        let axes: Vec<DomainAxis> = axes.into_values().flatten().collect();
-        Ok(Self {
-            budget: build_budget(max_unavailable, &axes, own.iter().chain(&others)),
-            own,
-            others,
-        })
-    }
-}
-
-/// Names the axes of a site `site/axis`. The labels stay.
-fn name_axes(site: &str, axes: Vec<DomainAxis>) -> Vec<DomainAxis> {
-    let name = |axis: DomainAxis| DomainAxis {
-        label: Some(axis.label().to_owned()),
-        name: format!("{site}/{}", axis.name),
-        ..axis
-    };
-    axes.into_iter().map(name).collect()
-}
-
-/// Lists the nodes of the pool that have no row in the rollout, because they were claimed after its
-/// end.
-async fn list_unlisted(
-    conn: &mut PgConnection,
-    pool: ObjectId,
-    rows: &[NodeRow],
-) -> Result<Vec<MemberRow>, Error> {
-    if db::disruption::count_members(conn, pool).await? == rows.len() {
-        return Ok(Vec::new());
-    }
-    let listed: BTreeSet<NodeId> = rows.iter().map(|row| row.node).collect();
-    let mut members = db::disruption::list_members(conn, pool, None, &[], &BTreeSet::new()).await?;
-    members.retain(|row| !listed.contains(&row.node));
-    Ok(members)
 }
 
 /// Returns effect and bytes of the target by the revision that a node runs. A revision that cannot be

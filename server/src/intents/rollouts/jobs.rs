@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use muster_api::rollouts::ReservationFailure;
 use muster_core::ids::{NodeId, ObjectId};
 use muster_core::lifecycle::state::State;
 use muster_core::rollout::{Job, Jobs};
 use sqlx::PgConnection;
 
 use crate::db::rollout_nodes::NodeRow;
-use crate::db::scheduler_jobs::{self, KeptJob};
+use crate::db::scheduler_jobs::{self, KeptJob, LookRow};
 use crate::error::Error;
 
 /// Jobs seen longer ago are unknown. An agent looks every minute.
@@ -29,7 +30,7 @@ pub(super) enum PoolJobs {
     },
 }
 
-/// Loads the jobs on the nodes of a pool.
+/// Loads the jobs on the nodes of a pool, and why the reservations of waiting nodes fail.
 ///
 /// # Errors
 /// When the database fails.
@@ -37,21 +38,28 @@ pub(super) async fn load(
     conn: &mut PgConnection,
     pool: ObjectId,
     now: Timestamp,
-) -> Result<PoolJobs, Error> {
+) -> Result<(PoolJobs, Option<ReservationFailure>), Error> {
     let Some(look) = scheduler_jobs::find_look(conn, pool).await? else {
-        return Ok(PoolJobs::NoScheduler);
+        return Ok((PoolJobs::NoScheduler, None));
     };
-    let seen = look.seen_at.map(|seen| seen.to_jiff());
+    let (cluster, seen) = (look.cluster, look.seen_at.map(|seen| seen.to_jiff()));
+    let failure = find_failure(look);
     let Some(at) = seen.filter(|seen| now.duration_since(*seen) <= FRESH) else {
-        return Ok(PoolJobs::Unknown);
+        return Ok((PoolJobs::Unknown, failure));
     };
-    let nodes = scheduler_jobs::list(conn, look.cluster).await?;
+    let nodes = scheduler_jobs::list(conn, cluster).await?;
     let nodes = nodes
         .into_iter()
         .map(|node| (node.node, node.jobs.into_iter().map(describe).collect()));
-    Ok(PoolJobs::Seen {
-        at,
-        nodes: nodes.collect(),
+    let nodes = nodes.collect();
+    Ok((PoolJobs::Seen { at, nodes }, failure))
+}
+
+fn find_failure(look: LookRow) -> Option<ReservationFailure> {
+    Some(ReservationFailure {
+        since: look.failing_since?.to_jiff(),
+        code: look.failure_code?,
+        sentence: look.failure?,
     })
 }
 

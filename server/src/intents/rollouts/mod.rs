@@ -10,6 +10,7 @@ mod execute; // Actions of a plan, each in a transaction of its own
 mod fits; // Nodes unfit for the target
 mod fleet; // The facts of a rollout
 pub(crate) mod jobs; // Jobs on the nodes of a pool
+mod members; // Members of the pool and of its failure domains
 mod plan; // A planned rollout, with the digest that a person confirms
 mod promotion; // A rollout of another pool before this one
 mod regressions; // Values of gates worse after a change than before

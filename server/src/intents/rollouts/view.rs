@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use muster_api::rollouts::{
-    NodeComparison, Rollout, RolloutLosses, RolloutNode, RolloutNow, RolloutReason, RolloutState,
+    NodeComparison, ReservationFailure, Rollout, RolloutLosses, RolloutNode, RolloutNow,
+    RolloutReason, RolloutState,
 };
 use muster_core::ids::{NodeId, ObjectId, RolloutId};
 use muster_core::rollout::{
-    Because, Losses, Mark, Placement, Plan, Rule, count_losses, number_waves, plan,
+    Because, Control, Losses, Mark, Placement, Plan, Rule, count_losses, number_waves, plan,
 };
 use sqlx::PgConnection;
 
@@ -127,6 +128,7 @@ async fn render(
             windows: loaded.windows.describe(now),
             signals: loaded.signals.list.clone(),
             losses: losses.as_ref().and_then(render_losses),
+            reservations_failed: find_failure(loaded),
             ..render_now(planned)
         });
     let marks = db::rollout_nodes::count_marks(conn, row.id).await?;
@@ -171,7 +173,18 @@ fn render_now(planned: Plan) -> RolloutNow {
         windows: Vec::new(),
         signals: Vec::new(),
         losses: None,
+        reservations_failed: None,
     }
+}
+
+/// Returns why the reservations of the waiting nodes fail. A halted rollout, and one without a waiting
+/// node, needs none.
+fn find_failure(loaded: &Loaded) -> Option<ReservationFailure> {
+    let is_running = loaded.fleet.control == Control::Running;
+    let waits = |row: &NodeRow| row.mark == Mark::Waiting;
+    let needs_some = is_running && loaded.rows.iter().any(waits);
+    let failure = loaded.reservations_failed.as_ref();
+    failure.filter(|_| needs_some).cloned()
 }
 
 fn render_losses(losses: &Losses) -> Option<RolloutLosses> {

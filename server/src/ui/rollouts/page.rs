@@ -115,6 +115,14 @@ struct Facts {
     late: String,
     /// `12.0 GPU-hours lost by waiting`. Empty without a loss.
     losses: String,
+    /// The reservations of the waiting nodes fail.
+    reservations: Option<Reservations>,
+}
+
+/// Failing reservations of waiting nodes.
+struct Reservations {
+    since: Moment,
+    sentence: String,
 }
 
 /// An alert or a monitor that halts the rollout.
@@ -380,6 +388,12 @@ fn render_facts(rollout: &Rollout, now: Timestamp) -> Facts {
             .and_then(|seen| seen.losses.as_ref())
             .map(|losses| losses.sentence.clone())
             .unwrap_or_default(),
+        reservations: seen
+            .and_then(|seen| seen.reservations_failed.as_ref())
+            .map(|failed| Reservations {
+                since: format::moment(failed.since, now),
+                sentence: failed.sentence.clone(),
+            }),
     }
 }
 

@@ -8,8 +8,11 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::SignedDuration;
+use muster_core::clock::Clock;
 use muster_core::clusters::{Drain, DrainReason, Member, SlurmCluster};
-use muster_core::wire::scheduler::Wait;
+use muster_core::ids::ObjectId;
+use muster_core::wire::scheduler::{ClusterWaits, Wait, WindowWait};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -394,10 +397,20 @@ async fn jobs_are_requeued(slurm: &PrivateSlurm, controller: &Controller) {
 
 /// Reserves the node `n1`, and gives it back.
 async fn long_jobs_stay_away(slurm: &PrivateSlurm, controller: &Controller) {
-    let waits = [Wait {
-        lead_s: 900,
-        nodes: vec!["n1".to_owned()],
-    }];
+    let now = Clock::System.now();
+    let nodes = vec!["n1".to_owned()];
+    let none = ClusterWaits {
+        cluster: ObjectId::new(),
+        waits: vec![],
+        window_waits: vec![],
+    };
+    let waits = ClusterWaits {
+        waits: vec![Wait {
+            lead_s: 900,
+            nodes: nodes.clone(),
+        }],
+        ..none.clone()
+    };
     let own = [
         "create",
         "reservation",
@@ -407,9 +420,9 @@ async fn long_jobs_stay_away(slurm: &PrivateSlurm, controller: &Controller) {
     ];
     let own = [&own[..], &["Duration=10", "Users=root", "Flags=OVERLAP"]].concat();
     slurm.run("scontrol", &own).await;
-    controller.reserve(&waits).await.unwrap();
+    controller.reserve(&waits, now).await.unwrap();
     controller
-        .reserve(&waits)
+        .reserve(&waits, now)
         .await
         .expect("nothing is left to do");
     let shown = slurm.run("scontrol", &["show", "reservations", "-o"]).await;
@@ -444,7 +457,30 @@ async fn long_jobs_stay_away(slurm: &PrivateSlurm, controller: &Controller) {
         .until("squeue", &["-h", "-o", "%T %r"], "PENDING ReqNodeNotAvail")
         .await;
 
-    controller.reserve(&[]).await.unwrap();
+    // A window opens in half an hour: the job of an hour does not end before.
+    let until_window = ClusterWaits {
+        window_waits: vec![WindowWait {
+            opens_at: now + SignedDuration::from_mins(30),
+            nodes,
+        }],
+        ..none.clone()
+    };
+    controller.reserve(&until_window, now).await.unwrap();
+    controller
+        .reserve(&until_window, now)
+        .await
+        .expect("nothing is left to do");
+    let shown = slurm.run("scontrol", &["show", "reservations", "-o"]).await;
+    assert!(
+        shown.contains("muster-wait-window-") && !shown.contains("muster-wait-900"),
+        "{shown}"
+    );
+    assert_eq!(slurm.run("srun", &short).await, "a short job runs\n");
+    slurm
+        .until("squeue", &["-h", "-o", "%T %r"], "PENDING ReqNodeNotAvail")
+        .await;
+
+    controller.reserve(&none, now).await.unwrap();
     let shown = slurm.run("scontrol", &["show", "reservations", "-o"]).await;
     assert!(!shown.contains("muster-wait"), "{shown}");
     assert!(
@@ -457,7 +493,7 @@ async fn long_jobs_stay_away(slurm: &PrivateSlurm, controller: &Controller) {
         .run("scontrol", &["delete", "ReservationName=own"])
         .await;
     controller
-        .reserve(&[])
+        .reserve(&none, now)
         .await
         .expect("no reservation at all");
 }
