@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use muster_core::images::ImageManifest;
 use muster_core::stacks::StackSpec;
 use serde_json::{Value, json};
 
@@ -74,8 +75,10 @@ pub(super) async fn lock(
         || cache.join("debian-12/manifest.json"),
         std::path::Path::to_path_buf,
     );
+    let manifest: ImageManifest = serde_json::from_slice(&std::fs::read(&image)?)?;
     let mut stack = with_tuple(declare::stack(options)?, draft.version)?;
     stack["version"] = json!(format!("driver-{}", draft.name));
+    stack["image"] = json!(manifest.name);
     if !draft.kernel_args.is_empty() {
         stack["kernel_args"] = json!(draft.kernel_args);
     }
