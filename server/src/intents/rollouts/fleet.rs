@@ -21,7 +21,7 @@ use super::signals::Signals;
 use super::transfers::{Transfers, load_links};
 use super::windows::Windows;
 use crate::db;
-use crate::db::rollout_facts::NodeRow;
+use crate::db::rollout_nodes::NodeRow;
 use crate::db::rollout_places::Places;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
@@ -50,7 +50,7 @@ pub(crate) async fn load(
     rollout: &RolloutRow,
     now: Timestamp,
 ) -> Result<Loaded, Error> {
-    let rows = db::rollout_facts::list_nodes(conn, rollout.id).await?;
+    let rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
     build(conn, rollout, rows, now).await
 }
 
@@ -63,12 +63,12 @@ pub(super) async fn load_followed(
     rollout: &RolloutRow,
     now: Timestamp,
 ) -> Result<Loaded, Error> {
-    let mut rows = db::rollout_facts::list_nodes(conn, rollout.id).await?;
+    let mut rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
     let members = db::disruption::count_members(conn, rollout.pool).await?;
     let is_stale = |row: &NodeRow| !row.is_member || row.is_broken;
     if rows.len() != members || rows.iter().any(is_stale) {
         db::rollout_nodes::follow_members(conn, rollout.id, now).await?;
-        rows = db::rollout_facts::list_nodes(conn, rollout.id).await?;
+        rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
     }
     build(conn, rollout, rows, now).await
 }

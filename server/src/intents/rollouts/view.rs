@@ -20,7 +20,7 @@ use super::regressions;
 use crate::access::Place;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::rollout_facts::NodeRow;
+use crate::db::rollout_nodes::NodeRow;
 use crate::db::rollout_places::Places;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
