@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use muster_core::ids::ObjectId;
 use muster_core::wire::failure::Failure;
-use muster_core::wire::scheduler::{ClusterWaits, JobsReply, Reservations};
+use muster_core::wire::scheduler::{ClusterWaits, JobsReply, Reservations, WatchedCluster};
 
 use super::client::error::CallError;
 
-/// Failed attempts in a row after which a failure that may pass is reported. slurmctld gives no answer
-/// while it restarts.
+/// Failed attempts in a row after which a failure is reported. slurmctld gives no answer while it
+/// restarts, and refuses to delete a reservation that has just ended.
 const IN_A_ROW: u32 = 2;
 
 /// The last results, by cluster.
@@ -35,7 +35,7 @@ impl Reports {
         let attempt = self.results.get(&cluster).filter(|_| self.is_taken)?;
         match &attempt.failure {
             None => Some(Reservations::AsNeeded),
-            Some(failure) if failure.retryable && attempt.failed < IN_A_ROW => None,
+            Some(_) if attempt.failed < IN_A_ROW => None,
             Some(failure) => Some(Reservations::Failed(failure.clone())),
         }
     }
@@ -52,12 +52,21 @@ impl Reports {
         }
     }
 
-    /// Records an attempt. A failure that concerns no waiting node is none.
+    /// Forgets the clusters that are no longer watched.
+    pub(super) fn keep(&mut self, clusters: &[WatchedCluster]) {
+        let watched = |id: &ObjectId| clusters.iter().any(|cluster| cluster.id == *id);
+        self.results.retain(|id, _| watched(id));
+    }
+
+    /// Records an attempt. A failure while no node waits is neither reported nor a success.
     pub(super) fn record(&mut self, waits: &ClusterWaits, failure: Option<Failure>) {
         let waiting = waits.waits.iter().map(|wait| &wait.nodes);
         let until_windows = waits.window_waits.iter().map(|wait| &wait.nodes);
         let concerns_nodes = waiting.chain(until_windows).any(|nodes| !nodes.is_empty());
-        let failure = failure.filter(|_| concerns_nodes);
+        if failure.is_some() && !concerns_nodes {
+            self.results.remove(&waits.cluster);
+            return;
+        }
         let attempt = self.results.entry(waits.cluster).or_default();
         attempt.failed = match failure {
             Some(_) => attempt.failed.saturating_add(1),
@@ -101,8 +110,13 @@ mod tests {
         let mut reports = taken();
         assert_eq!(reports.find(cluster), None, "no attempt yet");
         let refused = Failure::fatal(FailureCode::SlurmRefused, "Access denied");
-        reports.record(&waits(cluster, &["n1"]), Some(refused.clone()));
-        let failed = Some(Reservations::Failed(refused));
+        let refuse = |reports: &mut Reports| {
+            reports.record(&waits(cluster, &["n1"]), Some(refused.clone()));
+        };
+        refuse(&mut reports);
+        assert_eq!(reports.find(cluster), None, "the failure may pass");
+        refuse(&mut reports);
+        let failed = Some(Reservations::Failed(refused.clone()));
         assert_eq!(reports.find(cluster), failed);
         // The server is away for a moment: the result stays.
         reports.heed_error(&CallError::Away("refused".to_owned()));
@@ -110,26 +124,21 @@ mod tests {
         assert_eq!(reports.find(ObjectId::new()), None, "another cluster");
         reports.record(&waits(cluster, &["n1"]), None);
         assert_eq!(reports.find(cluster), Some(Reservations::AsNeeded));
+        refuse(&mut reports);
+        assert_eq!(reports.find(cluster), None, "once in a row");
+        reports.record(&waits(cluster, &[]), None);
+        assert_eq!(reports.find(cluster), Some(Reservations::AsNeeded));
+        reports.record(&waits(cluster, &[]), Some(refused));
+        assert_eq!(reports.find(cluster), None, "no node waits: no news");
     }
 
     #[test]
-    fn a_failure_that_may_pass_is_reported_from_the_second_time() {
+    fn a_cluster_that_is_no_longer_watched_is_forgotten() {
         let cluster = ObjectId::new();
         let mut reports = taken();
-        let away = || Some(Failure::retryable(FailureCode::SlurmUnreachable, "away"));
-        reports.record(&waits(cluster, &["n1"]), away());
+        reports.record(&waits(cluster, &["n1"]), None);
+        reports.keep(&[]);
         assert_eq!(reports.find(cluster), None);
-        reports.record(&waits(cluster, &["n1"]), away());
-        assert!(matches!(
-            reports.find(cluster),
-            Some(Reservations::Failed(_))
-        ));
-        reports.record(&waits(cluster, &[]), away());
-        assert_eq!(
-            reports.find(cluster),
-            Some(Reservations::AsNeeded),
-            "no node waits"
-        );
     }
 
     #[test]

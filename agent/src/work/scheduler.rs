@@ -64,6 +64,7 @@ pub(super) async fn watch(agent: Arc<Agent>) {
 /// Reports the jobs of the clusters. Reports about nodes out of service go on without their jobs, if
 /// a scheduler gives no list or the server knows no such call.
 async fn report_jobs(agent: &Agent, clusters: &[WatchedCluster], reports: &mut Reports) {
+    reports.keep(clusters);
     let mut looks = Vec::with_capacity(clusters.len());
     for WatchedCluster { id, cluster } in clusters {
         match agent.clusters.open(cluster).list_jobs().await {

@@ -130,14 +130,15 @@ pub async fn latest_live(conn: &mut PgConnection, node: NodeId) -> Result<Option
 }
 
 /// Returns the facts of the hardware, such as the product: the newest of the live image. An adopted
-/// machine has never run the live image, so the facts of the installed system are returned.
+/// machine has never run the live image: its first facts count, which the adoption read. Later ones may
+/// come from a tenant.
 ///
 /// # Errors
 /// When stored facts cannot be parsed.
 pub async fn find_machine(conn: &mut PgConnection, node: NodeId) -> Result<Option<Facts>, Error> {
     let found = sqlx::query_scalar!(
         r#"SELECT facts AS "facts: Json<Facts>" FROM facts WHERE node_id = $1
-           ORDER BY source = 'live' DESC, observed_at DESC, id DESC LIMIT 1"#,
+           ORDER BY source = 'live' DESC, CASE WHEN source = 'live' THEN observed_at END DESC, observed_at, id LIMIT 1"#,
         node as NodeId,
     )
     .fetch_optional(conn)
