@@ -87,7 +87,7 @@ async fn refused_reservations_are_shown_until_they_are_as_needed() {
     let path = format!("/rollouts/{name}");
     let page = world.admin.get(&path).await.text;
     assert!(page.contains("Invalid node name specified"), "{page}");
-    // A report without news, as of a new agent process, changes nothing.
+    // A report without a result, as of a new agent process, leaves the failure.
     let reply = world.agent.report_jobs().await.unwrap();
     assert!(reply.takes_reservations);
     let seen = show(&world, &name).await;
