@@ -14,9 +14,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     // Firmware is set before the first write, because firmware settings decide which hardware the
     // new system finds.
     let firmware = firmware_before(node, Step::BootLive);
-    // Network profiles select cards by their current links. The links of the last inspection may be
-    // months old, so the inventory runs again.
-    let due = node.has_network_profile && node.step(Step::WriteImage).is_none();
+    let due = node.needs_inventory && node.step(Step::WriteImage).is_none();
     let look: &[Step] = if due || node.step(Step::Inventory).is_some() {
         &[Step::Inventory]
     } else {

@@ -53,9 +53,11 @@ pub struct Snapshot {
     pub power: PowerShare,
     /// The stack sets firmware or BIOS settings, and the BMC can report the values.
     pub sets_firmware: bool,
-    /// The pool names a network profile, matched against the machine's links. Loaded only if
-    /// relevant for the decision.
-    pub has_network_profile: bool,
+    /// The machine must be inspected before the image is written. A network profile selects cards by
+    /// their links now, and the links of the last inspection may be months old. The live image never
+    /// inspected an adopted machine, so no permit can name the disk. Loaded only if relevant for the
+    /// decision.
+    pub needs_inventory: bool,
     /// Steps of this stay in the state.
     pub steps: Vec<StepView>,
     pub profile: Option<HardwareProfile>,

@@ -129,6 +129,17 @@ pub async fn latest_live(conn: &mut PgConnection, node: NodeId) -> Result<Option
     Ok(found.map(|json| json.0))
 }
 
+/// Returns whether the live image has inspected a node.
+pub async fn has_live(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM facts WHERE node_id = $1 AND source = 'live') AS "found!""#,
+        node as NodeId,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(found)
+}
+
 /// Returns the facts of the hardware, such as the product: the newest of the live image. An adopted
 /// machine has never run the live image: its first facts count, which the adoption read. Later ones may
 /// come from a tenant.

@@ -54,7 +54,7 @@ pub(super) async fn load(
         off: node.off,
         power_person: node.power_person.clone(),
         sets_firmware: asks_for_firmware(node) && db::firmware::is_wanted(conn, node.id).await?,
-        has_network_profile: has_network_profile(conn, node).await?,
+        needs_inventory: needs_inventory(conn, node).await?,
         power: PowerShare {
             reserved: node.power_reserved_w > 0,
             ..PowerShare::default()
@@ -121,9 +121,11 @@ async fn list_disputed(conn: &mut PgConnection, node: &EngineNode) -> Result<Vec
     }
 }
 
-/// A network profile matters where the image is written.
-async fn has_network_profile(conn: &mut PgConnection, node: &EngineNode) -> Result<bool, Error> {
-    Ok(node.state == State::Imaging && db::networks::find_profile(conn, node.id).await?.is_some())
+/// The links and disks of a machine matter where the image is written.
+async fn needs_inventory(conn: &mut PgConnection, node: &EngineNode) -> Result<bool, Error> {
+    Ok(node.state == State::Imaging
+        && (db::networks::find_profile(conn, node.id).await?.is_some()
+            || !db::facts::has_live(conn, node.id).await?))
 }
 
 /// The other nodes of a rollout's unit matter where the node is drained.

@@ -311,6 +311,46 @@ async fn an_adopted_node_missing_in_the_scheduler_is_returned() {
     world.check().await;
 }
 
+/// Facts of an installed system name no disk that a permit may list: the live image inspects first.
+#[tokio::test]
+async fn an_adopted_node_is_inspected_before_a_reinstall() {
+    let mut world = found().await;
+    adopt(&world, Some(&key())).await.expect(202);
+    world.settle().await;
+    world.protect("n1", false).await;
+    world.rack().scheduler.others.clear();
+    world.machine("n1", |machine| machine.foreign = false);
+    let adopted = world.history("n1").await.len();
+    let asked = world.ask("n1", "reinstall").await.expect(202);
+    world.settle().await;
+    assert_eq!(
+        (
+            world.operation(&asked).await.as_str(),
+            world.state("n1").await.as_str()
+        ),
+        ("succeeded", "in_service"),
+        "{:?}",
+        world.value("n1", "reason").await
+    );
+    let history = &world.history("n1").await[adopted..];
+    let steps: Vec<&str> = history
+        .iter()
+        .filter_map(|event| event.strip_prefix("step.succeeded "))
+        .skip_while(|step| *step != "boot_live")
+        .take(3)
+        .collect();
+    assert_eq!(
+        steps,
+        ["boot_live", "inventory", "write_image"],
+        "{history:?}"
+    );
+    assert_eq!(
+        world.admin.get("/v1/nodes/n1/facts").await.expect(200).body["source"],
+        "live"
+    );
+    world.check().await;
+}
+
 #[tokio::test]
 async fn a_stopped_adoption_allows_accept_and_reject() {
     let mut world = found().await;

@@ -82,7 +82,7 @@ fn node(state: State) -> Snapshot {
         power_person: None,
         power: PowerShare::default(),
         sets_firmware: false,
-        has_network_profile: false,
+        needs_inventory: false,
         steps: vec![],
         profile: Some(profile()),
         facts: None,
@@ -196,24 +196,24 @@ fn a_step_is_retried_with_back_off_and_then_the_phase_has_failed() {
 }
 
 #[test]
-fn links_are_checked_before_an_image_with_a_network_profile() {
+fn the_inventory_precedes_the_image_where_it_is_needed() {
     let mut imaging = node(State::Imaging);
     (imaging.claim, imaging.steps) = (
         Some(ClaimState::Bound),
         vec![step(Step::BootLive, StepStatus::Succeeded)],
     );
     assert_eq!(decide(&imaging, now()), Decision::Start(Step::WriteImage));
-    imaging.has_network_profile = true;
+    imaging.needs_inventory = true;
     assert_eq!(decide(&imaging, now()), Decision::Start(Step::Inventory));
     imaging
         .steps
         .push(step(Step::Inventory, StepStatus::Succeeded));
     for has in [true, false] {
-        imaging.has_network_profile = has;
+        imaging.needs_inventory = has;
         assert_eq!(decide(&imaging, now()), Decision::Start(Step::WriteImage));
     }
     // The pool received the profile during the write. The stay ends as begun.
-    imaging.has_network_profile = true;
+    imaging.needs_inventory = true;
     imaging.steps[1] = step(Step::WriteImage, StepStatus::Running { waiting_for: None });
     assert!(matches!(decide(&imaging, now()), Decision::Wait(_)));
 }
@@ -538,7 +538,7 @@ prop_compose! {
         action in proptest::option::of(proptest::sample::select(Action::ALL)),
         claim in proptest::option::of(prop_oneof![Just(ClaimState::Bound), Just(ClaimState::Releasing)]),
         (protected, live, installed, in_cluster) in any::<(bool, bool, bool, bool)>(),
-        (unsanitised, stop, over, off, sets_firmware, has_network_profile) in any::<(bool, bool, bool, bool, bool, bool)>(),
+        (unsanitised, stop, over, off, sets_firmware, needs_inventory) in any::<(bool, bool, bool, bool, bool, bool)>(),
         steps in proptest::collection::btree_map(proptest::sample::select(Step::ALL), (any_status(), 1..4_i32, any::<bool>()), 0..5),
         (climbs, tried, has_policy, held, drained) in
             (proptest::option::of(proptest::sample::subsequence(Rung::ALL, 0..6)), 0..6_usize, any::<bool>(), any::<bool>(), proptest::option::of(any::<bool>())),
@@ -564,7 +564,7 @@ prop_compose! {
             policy: has_policy.then(|| RecoveryPolicy { rungs: Rung::ALL.to_vec(), ..RecoveryPolicy::none() }),
             hold: held.then(|| Hold::Fleet("it is the fleet".into())),
             scheduler: drained.map(|steady| SchedulerOut::new("drained".into(), Some("muster: gate x: 3 errors".into()), steady)),
-            action, claim, protected, live, installed, off, unsanitised, stop, sets_firmware, has_network_profile, steps,
+            action, claim, protected, live, installed, off, unsanitised, stop, sets_firmware, needs_inventory, steps,
             in_cluster: in_cluster || state == State::InService,
             power: PowerShare { rack: None, budget_w: budget, committed_w: committed, reserved: false }, ..node
         }
