@@ -116,7 +116,7 @@ pins: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-pins --port 0 --only-pins --once
 
 # A pool of such machines, in service with jobs, moves to new revisions in waves: with four kills and an upgrade of server and agent, halted by a failing
-# gate, back again, beside a person's drain and a dead machine, and with firmware. Six machines, or `MACHINES=4`. The upgrade is from
+# gate, back again, beside a person's drain and a dead machine, with firmware, and with a reinstall. Six machines, or `MACHINES=4`. The upgrade is from
 # the commit in `UPGRADE_FROM`, which has rollouts already.
 UPGRADE_FROM ?= 2cd374908a000eacc01b5aefead7a1e5e770e387
 rollout: stack

@@ -63,8 +63,8 @@ pub(crate) struct DemoArguments {
     /// another package manager.
     #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "kills", "browser"])]
     pub only_pins: bool,
-    /// Only the rollouts: a pool of machines in service with jobs moves to new revisions; one is halted by a failing gate, one waits for a person, and
-    /// one brings firmware. Server and agent are killed.
+    /// Only the rollouts: a pool of machines in service with jobs moves to new revisions; one is halted by a failing gate, one waits for a person, one
+    /// brings firmware, and one reinstalls a node. Server and agent are killed.
     #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "only_pins", "kills", "browser"])]
     pub only_rollouts: bool,
     /// Number of machines of the rollouts.

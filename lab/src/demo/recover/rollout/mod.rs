@@ -1,9 +1,10 @@
 //! Rollouts to a pool in service, one node out at a time, while jobs run: in waves with kills and an
 //! upgrade of the server and the agent; halted by a failing gate; back again; beside the drain of a
-//! person and a dead machine; and with firmware in the same visit.
+//! person and a dead machine; with firmware in the same visit; and a reinstall of a single node.
 
 mod jobs; // Jobs on the machines, and an observer
 mod moves; // Requests about rollouts, and waits for their ends
+mod reinstall; // A new image on a single node
 mod train; // Packages, a kernel argument, firmware and a BIOS setting in one visit
 
 use std::path::Path;
@@ -134,6 +135,8 @@ async fn tell(
     done("beside a person's drain and a dead machine");
     train::run(options, cast, work).await?;
     done("packages, kernel argument, firmware and BIOS in one visit");
+    reinstall::run(options, cast, work).await?;
+    done("one node reinstalled with another image");
     Ok(took)
 }
 
