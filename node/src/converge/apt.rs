@@ -13,6 +13,7 @@ use muster_core::wire::node::{Failure, FailureCode};
 
 use super::archives::{ARCHIVES, CONFIGURATION, ENVIRONMENT, digest_of};
 use super::dpkg::{self, Database, State};
+use super::postponed::NoServiceStarts;
 use super::record::{LeavingPackages, Record};
 use super::{heal, kernel_facts, managed, reboot, room};
 use crate::failure::{fatal, io, retryable};
@@ -384,45 +385,6 @@ fn strangers(
         }
     }
     Ok(strangers)
-}
-
-/// Keeps services from starting while packages are unpacked, because the configuration is written
-/// later. invoke-rc.d and deb-systemd-invoke ask this program, and exit code 101 means "not
-/// allowed". Running units are not stopped either; converge restarts the plan's units at the end.
-struct NoServiceStarts {
-    path: std::path::PathBuf,
-    saved: std::path::PathBuf,
-}
-
-const POLICY: &[u8] =
-    b"#!/bin/sh\n# Written by muster-node while it installs packages.\nexit 101\n";
-
-impl NoServiceStarts {
-    /// Installs the policy. The image's own policy is moved aside; Muster's policy left by a killed
-    /// run is reused.
-    fn begin(machine: &Machine) -> Result<Self, Failure> {
-        let path = machine.path("/usr/sbin/policy-rc.d");
-        let saved = machine.path("/usr/sbin/policy-rc.d.before-muster");
-        if std::fs::read(&path).is_ok_and(|content| content != POLICY) {
-            std::fs::rename(&path, &saved).map_err(io(path.display()))?;
-        }
-        let guard = Self { path, saved };
-        files::write_durably(&guard.path, 0o755, POLICY).map_err(io(guard.path.display()))?;
-        Ok(guard)
-    }
-}
-
-impl Drop for NoServiceStarts {
-    fn drop(&mut self) {
-        // A policy left behind only keeps later packages from starting their services; the next
-        // converge removes the file.
-        let restored = if self.saved.exists() {
-            std::fs::rename(&self.saved, &self.path)
-        } else {
-            std::fs::remove_file(&self.path)
-        };
-        let _ = restored;
-    }
 }
 
 /// Writes the bundle's source and the pins.

@@ -15,6 +15,7 @@ pub(crate) mod kernel; // Settings, modules, command line, release
 pub(crate) mod kernel_facts; // Releases, modules and the command line, from files
 pub mod managed; // Configuration files made from the plan
 mod pending; // Unfinished work of a killed run
+mod postponed; // Service starts by packages
 mod reboot; // A due reboot, and the units waiting for the reboot
 mod record; // Packages and files brought by former locks, removed with the locks
 mod report; // The report of a run
@@ -198,7 +199,12 @@ fn change(
     kernel::apply(machine, plan, held, cx)?;
     kernel::apply_boot(machine, pending, cx)?;
     cx.check()?;
-    services::apply(machine, plan, pending, held, cx)
+    services::apply(machine, plan, pending, held, cx)?;
+    match held {
+        // The boot starts the units.
+        true => Ok(()),
+        false => postponed::start(machine, plan, cx),
+    }
 }
 
 /// Writes the differing files, and removes or restores the files that left the stack.

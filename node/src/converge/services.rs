@@ -40,7 +40,7 @@ const ENABLED: [&str; 6] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// The unit's own name and its aliases.
-    names: BTreeSet<String>,
+    pub(super) names: BTreeSet<String>,
     /// Longest stop plus start allowed by systemd; `None` without a limit.
     limit: Option<Duration>,
     pub(crate) load: String,
@@ -138,21 +138,34 @@ pub(crate) fn observe(
     plan: &ConvergePlan,
     cx: &JobContext,
 ) -> Result<BTreeMap<String, Unit>, Failure> {
-    if plan.services.is_empty() {
-        return Ok(BTreeMap::new());
-    }
     let names: Vec<String> = plan
         .services
         .iter()
         .map(|service| unit_name(&service.name))
         .collect();
+    let units = query(machine, &names, cx)?;
+    Ok(names.into_iter().zip(units).collect())
+}
+
+/// Queries systemd for units, in the order of the names.
+///
+/// # Errors
+/// `systemd_unreadable`.
+pub(super) fn query(
+    machine: &Machine,
+    names: &[String],
+    cx: &JobContext,
+) -> Result<Vec<Unit>, Failure> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut argv = vec!["systemctl", "show", PROPERTIES, "--"];
     argv.extend(names.iter().map(String::as_str));
     let answer = machine.output(cx, FailureCode::SystemdUnreadable, &argv, SHOW_TIMEOUT)?;
     let units = parse(&String::from_utf8_lossy(&answer));
     match units.len() == names.len() {
         // Units are in the order of the query; the Id of an alias is another name.
-        true => Ok(names.into_iter().zip(units).collect()),
+        true => Ok(units),
         false => Err(fatal(
             FailureCode::SystemdUnreadable,
             format!(
@@ -308,6 +321,19 @@ pub(super) fn apply(
     Ok(())
 }
 
+/// Begins the start of a unit, and does not await the end.
+///
+/// # Errors
+/// `service_failed` with the end of the unit's log.
+pub(super) fn begin(machine: &Machine, cx: &JobContext, unit: &str) -> Result<(), Failure> {
+    systemctl(
+        machine,
+        cx,
+        &["start", "--no-block", "--", unit],
+        Some(unit),
+    )
+}
+
 /// Stops and disables the unit of a unit file about to be removed with the stack.
 ///
 /// # Errors
@@ -452,7 +478,7 @@ fn units_of(machine: &Machine, packages: &BTreeSet<String>) -> BTreeSet<String> 
 }
 
 /// Appends `.service` to a name without a suffix, as systemd does.
-fn unit_name(name: &str) -> String {
+pub(super) fn unit_name(name: &str) -> String {
     let kinds = [
         ".service",
         ".socket",
