@@ -14,6 +14,11 @@ pub(super) const GOOD: &str = "n1";
 pub(super) const FAILING: &str = "n2";
 pub(super) const SMALL: &str = "n3";
 
+/// The disk of [`FAILING`] that raises its warning.
+pub(super) const BAD_DISK: &str = "MUSTER-NVME-B-2";
+/// Bit 2 of a disk's critical warning: reliability degraded (NVMe base specification, SMART log).
+pub(super) const DEGRADED: u8 = 4;
+
 /// Returns the last seen state of a node, or an empty string for a node not yet seen.
 pub(super) fn state<'a>(fleet: &'a Fleet, node: &str) -> &'a str {
     fleet.get(node).map_or("", |status| status.state.as_str())

@@ -7,6 +7,7 @@ mod adopt; // Adoption of a machine already in service
 mod artifacts; // Files made by the image and stack builds
 mod cabling; // Cabling check with two swapped cables
 mod cast; // Names of the nodes and the longest wait
+mod change; // A rollout to two nodes, halted by a gate, and back
 mod chaos; // Kills of programs and a power cut
 mod declare; // Declaration of the fleet by an API client
 mod firmware; // Firmware and BIOS settings required by the stack
@@ -17,6 +18,7 @@ mod overhead; // Muster's own share of a node's time
 mod programs; // muster and its database, as processes
 mod recover; // Recovery of nodes in service, on up to six machines
 mod report; // The report at the end of a run
+mod rollouts; // Requests about rollouts
 mod shared; // Check of the shared file system
 mod story; // The acts of the main job, in order
 mod veteran; // A machine built and run before Muster

@@ -7,14 +7,14 @@ use anyhow::{Context, ensure};
 use muster_api::claims::{ClaimSpec, CreateClaim};
 use muster_api::client::Client;
 
-use super::cast::{FAILING, GOOD, LONG, SMALL, state};
+use super::cast::{BAD_DISK, DEGRADED, FAILING, GOOD, LONG, SMALL, state};
 use super::chaos::Chaos;
 use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::Watch;
 use super::{
-    Adoption, DemoOptions, Disturbance, adopt, cabling, declare, firmware, hold, network, oracle,
-    report, shared,
+    Adoption, DemoOptions, Disturbance, adopt, cabling, change, declare, firmware, hold, network,
+    oracle, report, shared,
 };
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
@@ -23,10 +23,6 @@ use crate::slurm::Slurm;
 use crate::{Rack, RackPlan};
 
 const SHORT: Duration = Duration::from_secs(5 * 60);
-
-/// The disk of the failing node that raises its warning, and the bit: reliability degraded (NVMe base specification, SMART log).
-const BAD_DISK: &str = "MUSTER-NVME-B-2";
-const DEGRADED: u8 = 4;
 
 pub(super) async fn tell(
     options: &DemoOptions,
@@ -81,9 +77,12 @@ pub(super) async fn tell(
         firmware::holds(rack, client, &watch, &[GOOD, FAILING]).await?;
         let job = run_a_job(slurm, &watch).await?;
         shared::is_served(client, slurm, nfs, &watch).await?;
+        if disturbed {
+            change::recover(rack, client).await?;
+        }
         network::check_network(rack, slurm, &watch).await?;
         if disturbed {
-            hold::boots_alone(rack, programs, &watch).await?;
+            change::run(options, rack, slurm, programs, &watch).await?;
         }
         leave(options, rack, slurm, client, &watch).await?;
         Ok(job)

@@ -8,7 +8,8 @@ use muster_api::nodes::NodeSpec;
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::cast::{Cast, DEGRADED, SMART, rungs};
+use super::super::cast::DEGRADED;
+use super::cast::{Cast, SMART, rungs};
 use super::table::Table;
 use crate::machine::Machine;
 use crate::machine::oracle::Happening;

@@ -20,8 +20,6 @@ use crate::slurm::Slurm;
 /// CPUs.
 pub(super) const RECOVERY: Duration = Duration::from_secs(15 * 60);
 pub(super) const SHORT: Duration = Duration::from_secs(4 * 60);
-/// Bit 2 of a disk's critical warning: reliability degraded (NVMe base specification, SMART log).
-pub(super) const DEGRADED: u8 = 4;
 pub(super) const SMART: &str = "gate:disk.smart";
 
 /// All participants of a scenario.

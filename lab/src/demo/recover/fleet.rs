@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 
-use super::super::cast::state;
-use super::cast::{Cast, DEGRADED, RECOVERY, SMART};
+use super::super::cast::{DEGRADED, state};
+use super::cast::{Cast, RECOVERY, SMART};
 use super::table::Table;
 use crate::plan::small_disk;
 

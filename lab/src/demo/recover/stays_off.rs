@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use anyhow::ensure;
 
-use super::cast::{Cast, DEGRADED, SMART, rungs};
+use super::super::cast::DEGRADED;
+use super::cast::{Cast, SMART, rungs};
 use super::table::Table;
 use crate::machine::oracle::{Cause, Happening};
 use crate::plan::small_disk;

@@ -3,7 +3,7 @@
 //! person and a dead machine; with firmware in the same visit; and a reinstall of a single node.
 
 mod jobs; // Jobs on the machines, and an observer
-mod moves; // Requests about rollouts, and waits for their ends
+mod moves; // Checks of a waiting rollout
 mod reinstall; // A new image on a single node
 mod train; // Packages, a kernel argument, firmware and a BIOS setting in one visit
 
@@ -17,10 +17,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::jobs::{keep_running, observe};
-use self::moves::{Ending, Target, start, wait};
 use super::super::DemoOptions;
-use super::super::cast::state;
-use super::cast::{Cast, DEGRADED, SHORT};
+use super::super::cast::{DEGRADED, state};
+use super::super::rollouts::{Ending, Rollouts, Target, count, list_failed};
+use super::cast::{Cast, SHORT};
 use super::declare::POOL;
 use super::driver::{self, Draft, LockedStack, STACK, publish};
 use super::packages::check_versions;
@@ -44,7 +44,7 @@ const UPGRADED: [Part; 2] = [Part::Server, Part::Agent];
 /// The node with the failing gate.
 const WARNED: (&str, u8) = ("n2", 2);
 /// Label of all nodes but the last, which is taken last.
-pub(super) const TURN: &str = "turn";
+const TURN: &str = "turn";
 /// The reason of the person's drain.
 const FAN: &str = "fan of the second PSU";
 
@@ -151,8 +151,9 @@ async fn in_waves(cast: &mut Cast<'_>, work: &Path, stack: &LockedStack) -> anyh
         stack.version
     ));
     publish(cast, STACK, stack).await?;
-    let name = start(cast, work, Target::to(2)).await?;
-    wait(cast, &name, Ending::Done, &KILLS).await?;
+    let rollouts = list_turns(cast, work);
+    let name = rollouts.start(Target::to(2)).await?;
+    wait_under_kills(cast, &rollouts, &name).await?;
     for part in UPGRADED {
         cast.programs.check_version(part, true).await?;
     }
@@ -164,6 +165,41 @@ async fn in_waves(cast: &mut Cast<'_>, work: &Path, stack: &LockedStack) -> anyh
             "{node} runs without {ARGUMENT}: {booted}"
         );
     }
+    Ok(())
+}
+
+/// Returns the rollouts of the pool. Nodes with a label come first.
+fn list_turns<'cast>(cast: &'cast Cast<'_>, work: &Path) -> Rollouts<'cast> {
+    Rollouts {
+        programs: cast.programs,
+        watch: &cast.watch,
+        pool: POOL,
+        order: json!([{ "label": TURN }, "idle_first"]),
+        dir: work.to_owned(),
+    }
+}
+
+/// Waits for the end of a rollout. Kills a part of Muster when the given number of nodes is done and a
+/// further node changes.
+async fn wait_under_kills(
+    cast: &Cast<'_>,
+    rollouts: &Rollouts<'_>,
+    name: &str,
+) -> anyhow::Result<()> {
+    let mut kills = KILLS.iter();
+    let mut next = kills.next();
+    let ended = rollouts.wait_beside(name, Ending::Done, async |_, rollout| {
+        let (done, changing) = (count(rollout, Mark::Done), count(rollout, Mark::Changing));
+        if let Some((at, part)) = next.filter(|(at, _)| *at <= done && changing > 0) {
+            cast.watch
+                .say(&format!("kill -9 of the {part:?}, with {at} nodes done"));
+            cast.programs.kill_and_restart(*part).await?;
+            next = kills.next();
+        }
+        Ok(())
+    });
+    ended.await?;
+    ensure!(next.is_none(), "{next:?} was not killed");
     Ok(())
 }
 
@@ -186,15 +222,12 @@ async fn halted_by_a_gate(
         canary: &["n1"],
         ..Target::to(3)
     };
-    let name = start(cast, work, first).await?;
-    let halted = wait(cast, &name, Ending::Halted, &[]).await?;
-    let nodes = halted.nodes.unwrap_or_default();
-    let failed: Vec<&str> = nodes
-        .iter()
-        .filter(|node| node.mark == Mark::Failed)
-        .map(|node| node.node.as_str())
-        .collect();
+    let rollouts = list_turns(cast, work);
+    let name = rollouts.start(first).await?;
+    let halted = rollouts.wait(&name, Ending::Halted).await?;
+    let failed = list_failed(&halted);
     ensure!(failed == [warned], "{failed:?} failed, and not {warned}");
+    let nodes = halted.nodes.unwrap_or_default();
     let told = cast.programs.cli(&["rollout", "show", &name], &[]).await?;
     println!("{}", told.trim_end());
     ensure!(
@@ -224,8 +257,9 @@ async fn back_again(cast: &mut Cast<'_>, work: &Path) -> anyhow::Result<()> {
     cast.machine(warned)?
         .set_nvme_warning(&small_disk(number), 0)
         .await?;
-    let name = start(cast, work, Target::to(2)).await?;
-    wait(cast, &name, Ending::Done, &[]).await?;
+    let rollouts = list_turns(cast, work);
+    let name = rollouts.start(Target::to(2)).await?;
+    rollouts.wait(&name, Ending::Done).await?;
     for node in cast.nodes() {
         check_versions(cast, &node, "1.0").await?;
     }
@@ -248,7 +282,8 @@ async fn gives_way(
         .scontrol(&["update", &node, "state=drain", &reason])
         .await?;
     moves::wait_for_out(cast, drained).await?;
-    let name = start(cast, work, Target::to(3)).await?;
+    let rollouts = list_turns(cast, work);
+    let name = rollouts.start(Target::to(3)).await?;
     moves::nothing_changes(cast, &name, drained).await?;
     let shown = cast.slurm.scontrol(&["show", "node", drained]).await?;
     ensure!(shown.contains(FAN), "the person's drain is gone:\n{shown}");
@@ -263,7 +298,7 @@ async fn gives_way(
     moves::nothing_changes(cast, &name, dead).await?;
     machine.press_button(Cause::Lab).await?;
     moves::return_rebooted(cast, dead).await?;
-    wait(cast, &name, Ending::Done, &[]).await?;
+    rollouts.wait(&name, Ending::Done).await?;
     for node in cast.nodes() {
         check_versions(cast, &node, "2.0").await?;
     }

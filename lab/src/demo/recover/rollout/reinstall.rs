@@ -10,13 +10,13 @@ use tokio::process::Command;
 
 use super::super::super::artifacts::digest;
 use super::super::super::declare::{put, upload};
+use super::super::super::rollouts::{Ending, Target};
 use super::super::super::veteran::{edit_root, finished};
 use super::super::cast::Cast;
 use super::super::declare::{PARTITION, POOL};
 use super::super::driver::{self, Draft, publish};
 use super::super::tuple::TUPLE;
-use super::DemoOptions;
-use super::moves::{Ending, Target, newest_revision, start, wait};
+use super::{DemoOptions, list_turns};
 
 /// Name of the new image, and of the stack locked against it.
 const NAME: &str = "next";
@@ -47,19 +47,20 @@ pub(super) async fn run(
     client
         .patch_value(&["pools", POOL], &[], &pool, Precondition::None)
         .await?;
+    let rollouts = list_turns(cast, work);
     let target = Target {
         canary: &[NODE],
         allow: "reinstall",
-        ..Target::to(newest_revision(cast).await?)
+        ..Target::to(rollouts.newest_revision().await?)
     };
-    let name = start(cast, work, target).await?;
+    let name = rollouts.start(target).await?;
     for other in cast.nodes().iter().filter(|node| *node != NODE) {
         let skip = ["rollout", "skip", &name, other];
         cast.programs
             .cli(&skip, &["--reason", "keeps its image"])
             .await?;
     }
-    wait(cast, &name, Ending::Done, &[]).await?;
+    rollouts.wait(&name, Ending::Done).await?;
     cast.serves(NODE).await?;
     check_system(cast, stack.version).await?;
     for other in cast.nodes().iter().filter(|node| *node != NODE) {

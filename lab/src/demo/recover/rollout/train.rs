@@ -6,11 +6,11 @@ use anyhow::ensure;
 use serde_json::Value;
 
 use super::super::super::firmware;
+use super::super::super::rollouts::{Ending, Target};
 use super::super::cast::Cast;
 use super::super::driver::{self, Draft, STACK, publish};
 use super::super::packages::check_versions;
-use super::moves::{Ending, Target, newest_revision, start, wait};
-use super::{ARGUMENT, DemoOptions};
+use super::{ARGUMENT, DemoOptions, list_turns};
 
 /// The argument in place of [`ARGUMENT`].
 const OTHER: &str = "audit=1";
@@ -39,9 +39,10 @@ pub(super) async fn run(
     for node in &nodes {
         before.push(count_drains(cast, node).await?);
     }
-    let revision = newest_revision(cast).await?;
-    let name = start(cast, work, Target::to(revision)).await?;
-    wait(cast, &name, Ending::Done, &[]).await?;
+    let rollouts = list_turns(cast, work);
+    let revision = rollouts.newest_revision().await?;
+    let name = rollouts.start(Target::to(revision)).await?;
+    rollouts.wait(&name, Ending::Done).await?;
     for node in &nodes {
         check_versions(cast, node, stack.version).await?;
         let booted = cast.veteran(node)?.run(&["cat", "/proc/cmdline"]).await?;
