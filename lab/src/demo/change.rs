@@ -1,12 +1,17 @@
-//! A change of a pool in service: a rollout halts by itself at a failing gate, and the pool goes back.
+//! A change of a pool in service: a rollout halts by itself at a failing gate, and the changed node
+//! goes back.
+
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use muster_api::client::{Client, Precondition};
+use muster_api::rollouts::Rollout;
 use muster_core::rollout::Mark;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::process::Child;
 
 use super::cast::{BAD_DISK, DEGRADED, FAILING, GOOD, LONG, state};
+use super::declare::put;
 use super::programs::Programs;
 use super::rollouts::{Ending, Rollouts, Target, count, list_failed};
 use super::watch::Watch;
@@ -14,6 +19,9 @@ use super::{DemoOptions, hold};
 use crate::Rack;
 use crate::slurm::Slurm;
 
+/// Time limit until a job runs.
+const SHORT: Duration = Duration::from_secs(5 * 60);
+const SHORT_SUITE: &str = include_str!("recover/suite.toml");
 const POOL: &str = "cpu";
 const STACK: &str = "cpu-slurm";
 /// The kernel setting of the stack: its name, its file, the value of the first revision, and the new
@@ -27,9 +35,16 @@ const VERSION: &str = "2";
 /// The failing gate.
 const GATE: &str = "disk.smart";
 
-/// Ends the warning of the failing node's disk, and requests the node's recovery from quarantine: its
-/// gates run again.
+/// Ends the warning of the failing node's disk, and requests the node's recovery from quarantine: gates
+/// run again. From now on the pool has a suite of seconds, without loads and without a reboot.
 pub(super) async fn recover(rack: &Rack, client: &Client) -> anyhow::Result<()> {
+    let suite: Value = toml::from_str(SHORT_SUITE)?;
+    let name = suite["name"].as_str().context("the suite has no name")?;
+    put(client, "suites", name, suite.clone()).await?;
+    let pool = json!({ "spec": { "suite": name } });
+    client
+        .patch_value(&["pools", POOL], &[], &pool, Precondition::None)
+        .await?;
     let failing = &rack.slot(FAILING)?.machine;
     failing.set_nvme_warning(BAD_DISK, 0).await?;
     client
@@ -58,12 +73,19 @@ pub(super) async fn run(
     let before = rollouts.newest_revision().await?;
     publish(programs.client()).await?;
     watch.say(&format!(
-        "{SETTING} = {CHANGED} is published as a revision, and no node changes; a job of 20 s runs on {GOOD}"
+        "{SETTING} = {CHANGED} is published as a revision, and no node changes; a job of 30 s runs on {GOOD}"
     ));
+    // With a time limit, the end is known, and the node is drained beside the job.
     let mut job = slurm.command("srun");
-    job.args(["-p", "gpu", "-D", "/", "-w", GOOD, "sleep", "20"]);
+    job.args(["-p", "gpu", "-D", "/", "-w", GOOD, "-t", "2", "sleep", "30"]);
     let job = job.spawn()?;
-    halts(rack, slurm, &rollouts, job).await?;
+    let running = watch.until(programs.client(), "the job to run", SHORT, async |_| {
+        let jobs = slurm.run("squeue", &["-h", "-w", GOOD, "-t", "R"]).await?;
+        Ok(!jobs.trim().is_empty())
+    });
+    running.await?;
+    halts(rack, &rollouts, job).await?;
+    check_setting(slurm, CHANGED).await?;
     goes_back(rack, slurm, &rollouts, before).await
 }
 
@@ -77,12 +99,7 @@ async fn publish(client: &Client) -> anyhow::Result<()> {
 }
 
 /// The canary is changed; the second node fails its gate; the rollout halts and says why.
-async fn halts(
-    rack: &Rack,
-    slurm: &Slurm,
-    rollouts: &Rollouts<'_>,
-    mut job: Child,
-) -> anyhow::Result<()> {
+async fn halts(rack: &Rack, rollouts: &Rollouts<'_>, mut job: Child) -> anyhow::Result<()> {
     let target = Target {
         canary: &[GOOD],
         allow: "in_place",
@@ -90,26 +107,36 @@ async fn halts(
     };
     let name = rollouts.start(target).await?;
     let failing = &rack.slot(FAILING)?.machine;
-    let (mut changed, mut finished) = (false, None);
+    let (mut waited, mut finished) = (false, None);
     let halted = rollouts.wait_beside(&name, Ending::Halted, async |fleet, rollout| {
         finished = finished.or(job.try_wait()?);
-        let is_canary_done = count(rollout, Mark::Done) == 1;
-        if is_canary_done && !changed {
-            ensure!(
+        match find_mark(rollout, GOOD) {
+            Some(Mark::Waiting | Mark::Changing) if finished.is_none() => waited = true,
+            Some(Mark::Validating | Mark::Done) => ensure!(
                 finished.is_some_and(|status| status.success()),
                 "{GOOD} was changed, and its job did not end by itself"
-            );
-            check_setting(slurm, CHANGED).await?;
-            changed = true;
+            ),
+            _ => {}
         }
-        // The health check of Slurm drains a node with the warning, so the warning follows the drain.
-        if is_canary_done && matches!(state(fleet, FAILING), "draining" | "installing") {
-            failing.set_nvme_warning(BAD_DISK, DEGRADED).await.ok();
+        // The warning follows the start of the change, and the emulated disk forgets it with a boot.
+        match find_mark(rollout, FAILING) {
+            Some(Mark::Changing | Mark::Validating) => {
+                failing.set_nvme_warning(BAD_DISK, DEGRADED).await.ok();
+            }
+            Some(Mark::NotBegun | Mark::Waiting) => ensure!(
+                !matches!(state(fleet, FAILING), "failed" | "quarantined"),
+                "{FAILING} did not recover"
+            ),
+            _ => {}
         }
         Ok(())
     });
     let halted = halted.await?;
-    ensure!(changed, "the rollout halted before its canary was done");
+    ensure!(waited, "no look saw {GOOD} in the rollout beside its job");
+    ensure!(
+        count(&halted, Mark::Done) == 1,
+        "the rollout halted before its canary was done"
+    );
     let failed = list_failed(&halted);
     ensure!(failed == [FAILING], "{failed:?} failed, and not {FAILING}");
     let shown = rollouts
@@ -147,13 +174,27 @@ async fn goes_back(
     let begun = rollouts
         .watch
         .until(client, "the way back to begin", LONG, async |_| {
-            let rollout = client.rollout(&name).await?;
-            Ok(count(&rollout, Mark::NotBegun) == 0)
+            // The server may give no answer for a moment.
+            let Ok(rollout) = client.rollout(&name).await else {
+                return Ok(false);
+            };
+            Ok(count(&rollout, Mark::NotBegun) + count(&rollout, Mark::Waiting) == 0)
         });
-    begun.await.context("the way back")?;
+    begun.await?;
     hold::boots_alone(rack, rollouts.programs, rollouts.watch).await?;
-    rollouts.wait(&name, Ending::Done).await?;
+    let back = rollouts.wait_beside(&name, Ending::Done, async |fleet, _| {
+        let rests = state(fleet, FAILING);
+        ensure!(rests == "quarantined", "{FAILING} is {rests}");
+        Ok(())
+    });
+    back.await?;
     check_setting(slurm, FORMER).await
+}
+
+/// Returns the mark of a node.
+fn find_mark(rollout: &Rollout, name: &str) -> Option<Mark> {
+    let mut nodes = rollout.nodes.iter().flatten();
+    nodes.find(|node| node.node == name).map(|node| node.mark)
 }
 
 /// Reads the kernel setting on the canary by a job, so the node is also in Slurm.

@@ -199,12 +199,12 @@ fn change(
     kernel::apply(machine, plan, held, cx)?;
     kernel::apply_boot(machine, pending, cx)?;
     cx.check()?;
-    services::apply(machine, plan, pending, held, cx)?;
-    match held {
-        // The boot starts the units.
-        true => Ok(()),
-        false => postponed::start(machine, plan, cx),
+    services::reload(machine, plan, pending, cx)?;
+    // A due boot starts the units. Units of the plan may need a postponed unit.
+    if !held {
+        postponed::start(machine, plan, cx)?;
     }
+    services::apply(machine, plan, pending, held, cx)
 }
 
 /// Writes the differing files, and removes or restores the files that left the stack.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use muster_core::stacks::ConvergePlan;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use super::services::{self, Unit};
 use crate::failure::io;
@@ -13,15 +13,23 @@ use crate::files;
 use crate::job::JobContext;
 use crate::machine::Machine;
 
-/// Names of postponed units, a line each. A boot starts all enabled units, and empties the folder.
+/// The postponed starts: `package NAME` and `unit NAME`. A boot starts all enabled units, and empties
+/// the folder.
 const LIST: &str = "/run/muster/postponed-starts";
 /// Longest list, in bytes.
-const LIST_MAX: u64 = 64 << 10;
+const LIST_MAX: u64 = 1 << 20;
 const POLICY_PATH: &str = "/usr/sbin/policy-rc.d";
+/// deb-systemd-invoke names the units of a package in one call, and asks for the first alone, so the
+/// package is noted as well. On an upgrade a package may leave a stopped unit stopped: only the unit is
+/// noted.
 const POLICY: &[u8] = b"#!/bin/sh
 # Written by muster-node while it installs packages.
 [ \"$1\" != --quiet ] || shift
-[ \"$2\" != start ] || echo \"$1\" >>/run/muster/postponed-starts
+list=/run/muster/postponed-starts
+case \"$2\" in
+start) printf 'package %s\\nunit %s\\n' \"$DPKG_MAINTSCRIPT_PACKAGE\" \"$1\" >>$list ;;
+restart) printf 'unit %s\\n' \"$1\" >>$list ;;
+esac
 exit 101
 ";
 
@@ -75,11 +83,11 @@ impl Drop for NoServiceStarts {
 }
 
 /// Starts the postponed units that are enabled and not named by the plan. The end of a start is not
-/// awaited: a unit may need the node's admission. A failed start is logged, because the stack does not
-/// name the unit.
+/// awaited: a unit may need the node's admission. A refused start is logged, because the stack does not
+/// name the unit. The image's own policy is not asked: the boot would start the unit too.
 ///
 /// # Errors
-/// `io`, or `systemd_unreadable`.
+/// `io`; `cancelled`, or `deadline`, with the list kept for the next run.
 pub(super) fn start(
     machine: &Machine,
     plan: &ConvergePlan,
@@ -88,29 +96,55 @@ pub(super) fn start(
     let Some(text) = machine.read(LIST, LIST_MAX)? else {
         return Ok(());
     };
-    let text = String::from_utf8_lossy(&text);
     let planned: BTreeSet<String> = plan
         .services
         .iter()
         .map(|service| services::unit_name(&service.name))
         .collect();
-    let named: BTreeSet<String> = text
-        .lines()
-        .filter(|line| is_name(line))
-        .map(services::unit_name)
-        .collect();
-    let named: Vec<String> = named.into_iter().collect();
-    let units = services::query(machine, &named, cx)?;
-    for (name, unit) in named.iter().zip(units) {
+    for name in list_units(machine, &String::from_utf8_lossy(&text)) {
+        let found = services::query(machine, std::slice::from_ref(&name), cx);
+        let unit = match found {
+            Ok(units) => units.into_iter().next().unwrap_or_default(),
+            Err(failure) if is_of_unit(&failure) => {
+                cx.log(&format!("{name} was not started: {}", failure.message));
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
         if !is_due(&unit, &planned) {
             continue;
         }
         cx.log(&format!("starts {name}, enabled by its package"));
-        if let Err(failure) = services::begin(machine, cx, name) {
-            cx.log(&format!("{name} was not started: {}", failure.message));
+        match services::begin(machine, cx, &name) {
+            Err(failure) if is_of_unit(&failure) => {
+                cx.log(&format!("{name} was not started: {}", failure.message));
+            }
+            begun => begun?,
         }
     }
     std::fs::remove_file(machine.path(LIST)).map_err(io(LIST))
+}
+
+/// Returns the units of a list: the units named, and all units of the packages named.
+fn list_units(machine: &Machine, list: &str) -> BTreeSet<String> {
+    let named = |kind: &'static str| list.lines().filter_map(move |line| line.strip_prefix(kind));
+    let packages: BTreeSet<String> = named("package ").map(str::to_owned).collect();
+    // An init script may have a suffix, as in `hwclock.sh`.
+    let units = named("unit ").map(|unit| services::unit_name(unit.trim_end_matches(".sh")));
+    let mut units: BTreeSet<String> = units.collect();
+    if !packages.is_empty() {
+        units.append(&mut services::units_of(machine, &packages));
+    }
+    units.retain(|unit| is_name(unit));
+    units
+}
+
+/// Whether systemd refused a unit. Any other failure is of the run.
+fn is_of_unit(failure: &Failure) -> bool {
+    matches!(
+        failure.code,
+        FailureCode::ServiceFailed | FailureCode::SystemdUnreadable
+    )
 }
 
 /// Whether a unit is enabled, loaded, not running, and left to its package.
@@ -125,8 +159,11 @@ fn is_due(unit: &Unit, planned: &BTreeSet<String>) -> bool {
         && unit.names.is_disjoint(planned)
 }
 
-/// Whether a line is the name of a unit. A maintainer script writes the line.
-fn is_name(line: &str) -> bool {
+/// Whether a text is the name of a unit with a start of its own: a template has none.
+fn is_name(text: &str) -> bool {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "@._:-\\".contains(c);
-    !line.is_empty() && line.len() < 256 && !line.starts_with('-') && line.chars().all(is_of_name)
+    text.len() < 256
+        && !text.starts_with(['-', '.'])
+        && !text.contains("@.")
+        && text.chars().all(is_of_name)
 }

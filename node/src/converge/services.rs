@@ -241,6 +241,23 @@ fn span(text: &str) -> Option<Duration> {
     )
 }
 
+/// Lets systemd read changed unit files.
+///
+/// # Errors
+/// `service_failed`.
+pub(super) fn reload(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    pending: &Pending,
+    cx: &JobContext,
+) -> Result<(), Failure> {
+    let unit_files = pending.paths.iter().any(|path| path.starts_with(UNITS));
+    if unit_files || !(pending.packages.is_empty() || plan.services.is_empty()) {
+        systemctl(machine, cx, &["daemon-reload"], None)?;
+    }
+    Ok(())
+}
+
 /// Enables, disables, starts, stops, and restarts units with changed files or packages. While a
 /// reboot is due, units are neither started nor restarted. A unit of a new driver fails against the
 /// old driver, and the boot starts all units again.
@@ -254,10 +271,6 @@ pub(super) fn apply(
     held: bool,
     cx: &JobContext,
 ) -> Result<(), Failure> {
-    let unit_files = pending.paths.iter().any(|path| path.starts_with(UNITS));
-    if unit_files || !(pending.packages.is_empty() || plan.services.is_empty()) {
-        systemctl(machine, cx, &["daemon-reload"], None)?;
-    }
     if plan.services.is_empty() {
         return Ok(());
     }
@@ -446,7 +459,7 @@ fn change(
 }
 
 /// Returns the units owned by packages, from dpkg's file lists.
-fn units_of(machine: &Machine, packages: &BTreeSet<String>) -> BTreeSet<String> {
+pub(super) fn units_of(machine: &Machine, packages: &BTreeSet<String>) -> BTreeSet<String> {
     let folder = "/var/lib/dpkg/info";
     let names = std::fs::read_dir(machine.path(folder))
         .into_iter()

@@ -275,8 +275,8 @@ async fn mint(
     let disk_serials = match (kind, &node.profile, facts) {
         (PermitKind::Power, _, _) => None,
         (PermitKind::Image, Some(profile), Some(facts)) => {
-            // The disk rule matched at inspection. If the rule no longer matches, the permit names
-            // no disk and every write is rejected.
+            // Without a disk that matches the rule, the permit names no disk and every write is
+            // rejected.
             Some(
                 profile
                     .root_disk(&facts)

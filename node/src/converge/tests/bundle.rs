@@ -66,7 +66,7 @@ impl Bundle {
             bundle.add(folder.path(), &mut index, "slow", version, "", &scripts);
         }
         let postinst = "#!/bin/sh\nset -e\ngrep -q daemon-user /etc/passwd || echo 'daemon-user:x:990:990::/:/bin/false' >>/etc/passwd\n\
-                        start-service daemon\n";
+                        deb-systemd-invoke start first.service daemon.service\n";
         bundle.add(
             folder.path(),
             &mut index,

@@ -8,6 +8,7 @@ mod bundle; // A flat repository of tiny packages, served over HTTP
 mod pins; // A five-package tuple against every other package manager
 mod reboots; // Drivers and kernels replaced while in use
 mod sets; // Packages and files leaving with their lock
+mod starts; // Services that packages start
 mod tree; // The minimal Debian, unpacked per test
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -132,15 +133,9 @@ fn a_node_becomes_its_plan_once_and_stays_it() {
         "{told}"
     );
     assert_eq!(
-        tree.text("/var/log/starts")
-            .matches("daemon started by its package")
-            .count(),
-        0,
-        "policy-rc.d kept it"
-    );
-    assert_eq!(
         tree.text("/var/log/units"),
-        "daemon-reload\nenable daemon.service\nstart daemon.service\n"
+        "daemon-reload\nenable daemon.service\nstart daemon.service\n",
+        "policy-rc.d kept the package from a start"
     );
     assert!(!machine.path("/usr/sbin/policy-rc.d").exists());
     assert_eq!(tree.text("/var/log/grub"), "grub-mkconfig\n");
@@ -343,54 +338,6 @@ fn a_killed_transaction_is_finished_by_the_next_run() {
         !machine.path("/usr/sbin/policy-rc.d").exists()
             && !machine.path("/var/lib/muster/converge.json").exists()
     );
-}
-
-#[test]
-fn services_of_packages_start_after_the_files_of_the_stack() {
-    let Some((tree, bundle)) = setup() else {
-        return;
-    };
-    let machine = tree.machine();
-    let mut plan = bundle.plan(&[("daemon", "1:2.0")]);
-    plan.files = vec![file("/etc/daemon.conf", "ready\n", "root", false)];
-    tree.write("/lib/systemd/system/daemon.service", "");
-    tree.write("/var/lib/units/daemon.service.enabled", "");
-    assert!(!tree.path("/etc/daemon.conf").exists());
-    run_on(&machine, &plan, &cx()).expect("the first run");
-    assert_eq!(tree.text("/var/log/starts"), "", "not during the install");
-    assert_eq!(tree.text("/var/log/units"), "start daemon.service\n");
-    assert!(!tree.path("/run/muster/postponed-starts").exists());
-    assert!(run_on(&machine, &plan, &cx()).expect("and again").clean());
-    assert_eq!(tree.text("/var/log/units"), "start daemon.service\n");
-}
-
-#[test]
-fn a_service_of_a_package_stays_off_where_disabled_or_named_by_the_stack() {
-    for (enabled, named) in [(false, false), (true, true)] {
-        let Some((tree, bundle)) = setup() else {
-            return;
-        };
-        let mut plan = bundle.plan(&[("daemon", "1:2.0")]);
-        tree.write("/lib/systemd/system/daemon.service", "");
-        if enabled {
-            tree.write("/var/lib/units/daemon.service.enabled", "");
-        }
-        if named {
-            plan.services = vec![ServiceItem {
-                name: "daemon".into(),
-                enabled: true,
-                running: false,
-                restart_on: Vec::new(),
-            }];
-        }
-        run_on(&tree.machine(), &plan, &cx()).expect("a run");
-        let log = read_unit_log(&tree);
-        assert!(!log.contains("start"), "{enabled} {named}: {log}");
-    }
-}
-
-fn read_unit_log(tree: &Tree) -> String {
-    std::fs::read_to_string(tree.path("/var/log/units")).unwrap_or_default()
 }
 
 #[test]

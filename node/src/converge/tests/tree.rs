@@ -42,6 +42,7 @@ for unit in "$@"; do
     disable) rm -f $state/$unit.enabled; [ -z "$now" ] || rm -f $state/$unit.active ;;
     start | restart)
         rm -f $state/$unit.active
+        [ ! -e $state/$unit.needs -o -e "$(cat $state/$unit.needs 2>/dev/null)" ] || { echo "no file" >&2; exit 1; }
         [ ! -e $state/$unit.broken ] || { echo "Job for $unit failed." >&2; exit 1; }
         [ ! -e $state/$unit.slow ] || { touch $state/$unit.activating; sleep 60; }
         rm -f $state/$unit.activating
@@ -60,15 +61,10 @@ mkdir -p "${2%/*}"
 echo menu >"$2"
 echo grub-mkconfig >>/var/log/grub
 "#;
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 3] = [
     ("/usr/bin/systemctl", SYSTEMCTL),
     ("/usr/bin/journalctl", "#!/bin/sh\necho it is broken\n"),
     ("/usr/sbin/grub-mkconfig", GRUB_MKCONFIG),
-    // Like the program of init-system-helpers: asks policy-rc.d before starting a service.
-    (
-        "/usr/sbin/start-service",
-        "#!/bin/sh\n/usr/sbin/policy-rc.d \"$1\" start; [ $? = 101 ] || echo \"$1 started by its package\" >>/var/log/starts\n",
-    ),
 ];
 
 /// An unpacked tree.
@@ -134,7 +130,6 @@ impl Tree {
         for (path, text) in [
             ("/proc/sys/vm/swappiness", "60\n"),
             ("/proc/cmdline", "quiet\n"),
-            ("/var/log/starts", ""),
         ] {
             tree.write(path, text);
         }
