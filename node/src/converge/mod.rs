@@ -20,9 +20,10 @@ mod reboot; // A due reboot, and the units waiting for the reboot
 mod record; // Packages and files brought by former locks, removed with the locks
 mod report; // The report of a run
 mod room; // Free space on the target file systems
-pub(crate) mod services; // systemd units
+pub(crate) mod services; // The stack's services
 #[cfg(test)]
 mod tests;
+mod units; // systemd units as systemd and dpkg describe them
 
 use std::collections::BTreeSet;
 

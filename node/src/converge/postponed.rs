@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use muster_core::stacks::ConvergePlan;
 use muster_core::wire::node::{Failure, FailureCode};
 
-use super::services::{self, Unit};
+use super::services;
+use super::units::{self, Unit};
 use crate::failure::io;
 use crate::files;
 use crate::job::JobContext;
@@ -99,10 +100,10 @@ pub(super) fn start(
     let planned: BTreeSet<String> = plan
         .services
         .iter()
-        .map(|service| services::unit_name(&service.name))
+        .map(|service| units::unit_name(&service.name))
         .collect();
     for name in list_units(machine, &String::from_utf8_lossy(&text)) {
-        let found = services::query(machine, std::slice::from_ref(&name), cx);
+        let found = units::query(machine, std::slice::from_ref(&name), cx);
         let unit = match found {
             Ok(units) => units.into_iter().next().unwrap_or_default(),
             Err(failure) if is_of_unit(&failure) => {
@@ -130,10 +131,10 @@ fn list_units(machine: &Machine, list: &str) -> BTreeSet<String> {
     let named = |kind: &'static str| list.lines().filter_map(move |line| line.strip_prefix(kind));
     let packages: BTreeSet<String> = named("package ").map(str::to_owned).collect();
     // An init script may have a suffix, as in `hwclock.sh`.
-    let units = named("unit ").map(|unit| services::unit_name(unit.trim_end_matches(".sh")));
+    let units = named("unit ").map(|unit| units::unit_name(unit.trim_end_matches(".sh")));
     let mut units: BTreeSet<String> = units.collect();
     if !packages.is_empty() {
-        units.append(&mut services::units_of(machine, &packages));
+        units.append(&mut units::units_of(machine, &packages));
     }
     units.retain(|unit| is_name(unit));
     units
