@@ -136,7 +136,8 @@ fn list_units(machine: &Machine, list: &str) -> BTreeSet<String> {
     if !packages.is_empty() {
         units.append(&mut units::units_of(machine, &packages));
     }
-    units.retain(|unit| is_name(unit));
+    // A template has no start of its own.
+    units.retain(|unit| !unit.contains("@."));
     units
 }
 
@@ -148,23 +149,11 @@ fn is_of_unit(failure: &Failure) -> bool {
     )
 }
 
-/// Whether a unit is enabled, loaded, not running, and left to its package.
+/// Whether a unit is enabled, not running, and left to its package.
 fn is_due(unit: &Unit, planned: &BTreeSet<String>) -> bool {
     let is_enabled = matches!(
         unit.file.as_str(),
         "enabled" | "enabled-runtime" | "generated"
     );
-    is_enabled
-        && unit.load == "loaded"
-        && unit.active == "inactive"
-        && unit.names.is_disjoint(planned)
-}
-
-/// Whether a text is the name of a unit with a start of its own: a template has none.
-fn is_name(text: &str) -> bool {
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "@._:-\\".contains(c);
-    text.len() < 256
-        && !text.starts_with(['-', '.'])
-        && !text.contains("@.")
-        && text.chars().all(is_of_name)
+    is_enabled && unit.active == "inactive" && unit.names.is_disjoint(planned)
 }
