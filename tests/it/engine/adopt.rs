@@ -1,11 +1,11 @@
-//! A machine that somebody else installed comes into service as it is, and nothing is done to it until somebody asks.
+//! A machine installed without Muster enters service unchanged. Changes need a request.
 
 use serde_json::{Value, json};
 
 use crate::simulated::World;
 use crate::support::server::Reply;
 
-/// A node that is declared, waits, and runs already; and one that Muster builds.
+/// Declares a running node that waits for a decision, and a node built by Muster.
 async fn found() -> World {
     let mut world = World::declare(2, |path, mut body| {
         if path == "/v1/nodes/n1" {
@@ -192,7 +192,7 @@ async fn an_adopted_node_serves_as_it_is_and_is_let_alone() {
         .expect(200)
         .body;
     assert_eq!(credential["status"]["set"], false, "it was for once");
-    // Somebody else's configuration lists it: ours does not list it twice.
+    // Another configuration lists the node, so Muster's configuration must not.
     world.claim("n2").await.expect(201);
     world.settle().await;
     assert_eq!(
@@ -210,7 +210,7 @@ async fn an_adopted_node_serves_as_it_is_and_is_let_alone() {
     world.check().await;
 }
 
-/// Somebody else's configuration lists it: what Muster drained there it might not get back.
+/// Another configuration lists the node, so Muster might be unable to undo a drain.
 #[tokio::test]
 async fn an_adopted_node_is_swept_beside_its_jobs_and_not_drained_for_it() {
     let mut world = found().await;
@@ -288,7 +288,7 @@ async fn an_adopted_node_missing_in_the_scheduler_is_returned() {
     adopt(&world, Some(&key())).await.expect(202);
     world.settle().await;
     world.protect("n1", false).await;
-    // Whoever listed it lets it go, and it is brought to its stack.
+    // The other configuration drops the node, and a converge installs the stack.
     world.rack().scheduler.others.clear();
     world.ask("n1", "converge").await.expect(202);
     world.settle().await;
