@@ -84,8 +84,9 @@ impl Drop for NoServiceStarts {
 }
 
 /// Starts the postponed units that are enabled and not named by the plan. The end of a start is not
-/// awaited: a unit may need the node's admission. A refused start is logged, because the stack does not
-/// name the unit. The image's own policy is not asked: the boot would start the unit too.
+/// awaited: a unit may need the node's admission. A refused start is logged, because the stack does
+/// not name the unit. Without an answer about a unit, the list is kept for the next run. The image's
+/// own policy is not asked: the boot would start the unit too.
 ///
 /// # Errors
 /// `io`; `cancelled`, or `deadline`, with the list kept for the next run.
@@ -102,12 +103,14 @@ pub(super) fn start(
         .iter()
         .map(|service| units::unit_name(&service.name))
         .collect();
+    let mut is_answered = true;
     for name in list_units(machine, &String::from_utf8_lossy(&text)) {
         let found = units::query(machine, std::slice::from_ref(&name), cx);
         let unit = match found {
             Ok(units) => units.into_iter().next().unwrap_or_default(),
             Err(failure) if is_of_unit(&failure) => {
                 cx.log(&format!("{name} was not started: {}", failure.message));
+                is_answered = false;
                 continue;
             }
             Err(failure) => return Err(failure),
@@ -123,7 +126,10 @@ pub(super) fn start(
             begun => begun?,
         }
     }
-    std::fs::remove_file(machine.path(LIST)).map_err(io(LIST))
+    match is_answered {
+        true => std::fs::remove_file(machine.path(LIST)).map_err(io(LIST)),
+        false => Ok(()),
+    }
 }
 
 /// Returns the units of a list: the units named, and all units of the packages named.

@@ -136,3 +136,19 @@ fn starts_noted_by_a_killed_run_are_made_by_the_next() {
         "start late.service\nstart svc.service\n"
     );
 }
+
+#[test]
+fn a_unit_without_an_answer_is_asked_again_by_the_next_run() {
+    let Some((tree, bundle)) = setup(START) else {
+        return;
+    };
+    let mut plan = bundle.plan(&[("svc", "1.0")]);
+    tree.write("/var/lib/units/svc.service.unanswered", "");
+    run_on(&tree.machine(), &plan, &cx()).expect("a run");
+    assert_eq!(tree.text(CHANGES), "");
+    tree.remove("/var/lib/units/svc.service.unanswered");
+    plan.files = vec![file("/etc/svc.conf", "ready\n", "root", false)];
+    run_on(&tree.machine(), &plan, &cx()).expect("the next run");
+    assert_eq!(tree.text(CHANGES), "start svc.service\n");
+    assert!(!tree.path(LIST).exists());
+}

@@ -24,6 +24,7 @@ verb=$1; shift
 for unit in "$@"; do
     case $verb in
     show)
+        [ ! -e $state/$unit.unanswered ] || { echo "Failed to get properties" >&2; exit 1; }
         load=not-found; active=inactive; file=; id=$unit
         [ ! -e $state/$unit.alias ] || id=$(cat $state/$unit.alias)
         [ ! -e /lib/systemd/system/$id -a ! -e /etc/systemd/system/$id ] || { load=loaded; file=disabled; }
