@@ -1,8 +1,6 @@
 //! A change of a pool in service: a rollout halts by itself at a failing gate, and the changed node
 //! goes back.
 
-use std::time::Duration;
-
 use anyhow::{Context, ensure};
 use muster_api::client::{Client, Precondition};
 use muster_api::rollouts::Rollout;
@@ -12,6 +10,7 @@ use tokio::process::Child;
 
 use super::cast::{BAD_DISK, DEGRADED, FAILING, GOOD, LONG, state};
 use super::declare::put;
+use super::jobs::start_job;
 use super::programs::Programs;
 use super::rollouts::{Ending, Rollouts, Target, count, list_failed};
 use super::watch::Watch;
@@ -19,8 +18,6 @@ use super::{DemoOptions, hold};
 use crate::Rack;
 use crate::slurm::Slurm;
 
-/// Time limit until a job runs.
-const SHORT: Duration = Duration::from_secs(5 * 60);
 const SHORT_SUITE: &str = include_str!("recover/suite.toml");
 const POOL: &str = "cpu";
 const STACK: &str = "cpu-slurm";
@@ -76,14 +73,7 @@ pub(super) async fn run(
         "{SETTING} = {CHANGED} is published as a revision, and no node changes; a job of 30 s runs on {GOOD}"
     ));
     // With a time limit, the end is known, and the node is drained beside the job.
-    let mut job = slurm.command("srun");
-    job.args(["-p", "gpu", "-D", "/", "-w", GOOD, "-t", "2", "sleep", "30"]);
-    let job = job.spawn()?;
-    let running = watch.until(programs.client(), "the job to run", SHORT, async |_| {
-        let jobs = slurm.run("squeue", &["-h", "-w", GOOD, "-t", "R"]).await?;
-        Ok(!jobs.trim().is_empty())
-    });
-    running.await?;
+    let job = start_job(slurm, programs.client(), watch, "30", &["-t", "2"]).await?;
     halts(rack, &rollouts, job).await?;
     check_setting(slurm, CHANGED).await?;
     goes_back(rack, slurm, &rollouts, before).await

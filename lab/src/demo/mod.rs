@@ -12,6 +12,7 @@ mod chaos; // Kills of programs and a power cut
 mod declare; // Declaration of the fleet by an API client
 mod firmware; // Firmware and BIOS settings required by the stack
 mod hold; // Guarantees during faults
+mod jobs; // Jobs of Slurm on the admitted node
 mod network; // A bond, a VLAN and large packets on a node in service
 mod oracle; // Checks from the machines' own logs and disks
 mod overhead; // Muster's own share of a node's time

@@ -1,14 +1,13 @@
 //! The acts of the main job, in order. Each act has a deadline and ends only when the API agrees, and
 //! for physical effects also the machine.
 
-use std::time::Duration;
-
 use anyhow::{Context, ensure};
 use muster_api::claims::{ClaimSpec, CreateClaim};
 use muster_api::client::Client;
 
 use super::cast::{BAD_DISK, DEGRADED, FAILING, GOOD, LONG, SMALL, state};
 use super::chaos::Chaos;
+use super::jobs::{SHORT, start_job};
 use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::Watch;
@@ -21,8 +20,6 @@ use crate::machine::oracle::Cause;
 use crate::nfs::Nfs;
 use crate::slurm::Slurm;
 use crate::{Rack, RackPlan};
-
-const SHORT: Duration = Duration::from_secs(5 * 60);
 
 pub(super) async fn tell(
     options: &DemoOptions,
@@ -234,17 +231,7 @@ async fn release(rack: &Rack, slurm: &Slurm, client: &Client, watch: &Watch) -> 
     watch.say(&format!(
         "start a job of 20 s on {GOOD} and release its claim at once"
     ));
-    let mut job = slurm
-        .command("srun")
-        .args(["-p", "gpu", "-D", "/", "-w", GOOD, "sleep", "20"])
-        .spawn()?;
-    let running = watch.until(client, "the job to run", SHORT, async |_| {
-        Ok(slurm
-            .run("squeue", &["-h", "-w", GOOD, "-t", "R", "-o", "%T"])
-            .await?
-            .contains("RUNNING"))
-    });
-    running.await?;
+    let mut job = start_job(slurm, client, watch, "20", &[]).await?;
     let claim = client.get::<ClaimSpec>(&format!("claim-{GOOD}")).await?;
     client
         .erase_claim(claim.name.as_str(), claim.generation)

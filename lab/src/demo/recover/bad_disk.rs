@@ -68,7 +68,7 @@ pub(super) async fn tell(cast: &mut Cast<'_>, table: &mut Table) -> anyhow::Resu
     drop(stays_bad);
     table.note(
         NODE,
-        "the disk's warning, after each boot anew",
+        "the disk's warning, again after each boot",
         &recovery,
         began,
     );

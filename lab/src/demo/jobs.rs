@@ -1,0 +1,33 @@
+//! Jobs of Slurm on the admitted node.
+
+use std::time::Duration;
+
+use muster_api::client::Client;
+use tokio::process::Child;
+
+use super::cast::GOOD;
+use super::watch::Watch;
+use crate::slurm::Slurm;
+
+/// Time limit until a job runs, or until a drained node is without jobs.
+pub(super) const SHORT: Duration = Duration::from_secs(5 * 60);
+
+/// Starts a job that sleeps on the admitted node, and waits until the job runs. `limits` are further
+/// arguments of srun.
+pub(super) async fn start_job(
+    slurm: &Slurm,
+    client: &Client,
+    watch: &Watch,
+    seconds: &str,
+    limits: &[&str],
+) -> anyhow::Result<Child> {
+    let mut job = slurm.command("srun");
+    job.args(["-p", "gpu", "-D", "/", "-w", GOOD]).args(limits);
+    let job = job.args(["sleep", seconds]).spawn()?;
+    let running = watch.until(client, "the job to run", SHORT, async |_| {
+        let jobs = slurm.run("squeue", &["-h", "-w", GOOD, "-t", "R"]).await?;
+        Ok(!jobs.trim().is_empty())
+    });
+    running.await?;
+    Ok(job)
+}
