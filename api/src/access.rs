@@ -205,7 +205,7 @@ mod tests {
         );
         assert!(
             !has(Role::Admin, "node.reed"),
-            "an unknown verb is nobody's"
+            "no role has an unknown verb"
         );
     }
 

@@ -1,6 +1,6 @@
-"""The engine alone: every node of a fleet is accepted, moved on, reserved its watts, and given its first job with a permit, each in one turn and one transaction.
-Against pgbench, which sends the very statements of such a turn to the same Postgres, on the same data, over as many connections. Its script is made anew in each
-run from what the engine sends."""
+"""The engine alone: each node of a fleet is accepted, moved on, given a reservation of watts, and given its first job with a permit, each in a single pass and transaction.
+Against pgbench, which sends the statements of such a pass to the same Postgres, on the same data, over as many connections. Each run writes its script from the
+statements that the engine sent."""
 
 import json
 import os

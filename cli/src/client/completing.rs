@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(
             words("node rename gpu-1 "),
             [""; 0],
-            "a new name is nobody's yet"
+            "a new name has no completions"
         );
         assert_eq!(words("apply -f "), [""; 0]);
     }

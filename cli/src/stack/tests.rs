@@ -590,7 +590,7 @@ async fn a_wrong_tuple_is_refused_before_it_is_locked() {
     assert!(format!("{refused:#}").contains("libcuda1"), "{refused:#}");
 }
 
-/// A name that was mistyped must not mean that nobody's signature is asked for.
+/// A mistyped file name never switches the check of signatures off.
 #[tokio::test]
 async fn a_keyring_that_is_not_there_is_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -146,7 +146,7 @@ pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
     let need = parts.extensions.get::<Need>();
-    let need = need.ok_or_else(|| Error::Forbidden("This route is open to nobody.".into()))?;
+    let need = need.ok_or_else(|| Error::Forbidden("This route admits no role.".into()))?;
     actor.need_for(app, need, &parameters).await?;
     note_objects(&parameters);
     Ok(actor)

@@ -85,7 +85,7 @@ async fn record_adoption(
 ) -> Result<(), Error> {
     let missing = || {
         Error::internal(anyhow::anyhow!(
-            "{} is adopted, and nobody asked for it",
+            "{} is adopted without a request for the adoption",
             node.name
         ))
     };

@@ -212,9 +212,9 @@ pub fn read(certificate: &CertificateDer<'_>) -> anyhow::Result<Certified> {
         X509Certificate::from_der(certificate).map_err(|error| anyhow!("{error}"))?;
     let names = certificate
         .subject_alternative_name()?
-        .context("it names nobody")?;
+        .context("the certificate has no alternative name")?;
     let [GeneralName::URI(uri)] = names.value.general_names.as_slice() else {
-        anyhow::bail!("it does not name one agent");
+        anyhow::bail!("the certificate does not name a single agent");
     };
     let ids = uri
         .strip_prefix("muster:")

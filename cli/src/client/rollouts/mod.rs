@@ -430,7 +430,7 @@ fn describe_reinstalls(rollout: &Rollout) -> Option<String> {
         .count();
     let permits = rollout.policy.allow.permits(Effect::Reinstall);
     let verb = match permits {
-        true => "their root disks are written anew",
+        true => "their root disks are overwritten",
         false => "skipped, because the policy does not allow it",
     };
     let open = rollout.state == RolloutState::Planned;

@@ -14,7 +14,8 @@ pub fn findings_of_node(subject: Subject<'_>) -> Vec<Finding> {
     if subject.facts.is_none() && depends_on_hardware(subject.stack) {
         let (rule, about) = ("selector".to_owned(), "selector".to_owned());
         let sentence =
-            "nobody has looked at the node: whether its hardware is what the stack is for is not known".to_owned();
+            "the node was never inspected: it is unknown whether its hardware fits the stack"
+                .to_owned();
         found.push(Finding {
             rule,
             level: Level::Unknown,

@@ -18,7 +18,7 @@ const COMMENT: &str = "muster-adopted";
 pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Adopt> {
     let adoption = db::adoptions::find(conn, s.node.id)
         .await?
-        .context("nobody asked to adopt it")?;
+        .context("the adoption was never requested")?;
     let sealed = db::keys::find_secret(conn, adoption.credential)
         .await?
         .context("the credential has no secret")?;

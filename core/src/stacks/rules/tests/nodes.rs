@@ -76,10 +76,10 @@ fn a_driver_fit_for_a_family_is_refused_for_the_nodes_model() {
         refused(&other).is_empty() && other.iter().any(|(level, _)| *level == Level::Unknown),
         "{other:?}"
     );
-    let nobody = told(&closed, Some(&over), None);
+    let unseen = told(&closed, Some(&over), None);
     assert!(
-        refused(&nobody).is_empty() && nobody[0].1.contains("nobody has looked"),
-        "{nobody:?}"
+        refused(&unseen).is_empty() && unseen[0].1.contains("was never inspected"),
+        "{unseen:?}"
     );
     let plain: StackSpec =
         serde_json::from_value(json!({ "version": "1", "image": "i" })).expect("a stack");
