@@ -427,4 +427,11 @@ async fn firmware_for_a_product_reaches_a_machine_without_facts_of_the_live_imag
         inventory.bios["SriovGlobalEnable"].to_string()
     });
     assert_eq!(set, "Disabled");
+    // A setting for a product is unknown on a machine without a known product.
+    let unnamed = "UPDATE facts SET facts = facts #- '{smbios,product}'";
+    let changed = sqlx::query(unnamed).execute(&world.server.app.pool).await;
+    assert!(changed.unwrap().rows_affected() > 0);
+    let drift = world.admin.get("/v1/nodes/n1/drift").await.expect(200);
+    let unknown = "bios SriovGlobalEnable is unknown, wanted Disabled";
+    assert!(drift.text.contains(unknown), "{}", drift.text);
 }

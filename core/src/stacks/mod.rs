@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
-use crate::firmware::{Wanted, WantedFirmware};
+use crate::firmware::{BmcInventory, Compared, Wanted, WantedFirmware};
 use crate::values::Digest;
 
 mod check; // Allowed content of a plan, checked before writing files or argv
@@ -92,16 +92,37 @@ impl StackSpec {
     }
 
     /// Returns the firmware and BIOS values wanted for a machine, from the lock. Later edits of the
-    /// stack do not count until the next lock, because nodes were promised the locked values.
+    /// stack do not count until the next lock, because nodes were promised the locked values. Values
+    /// for a product are left out while the machine's product is unknown.
     pub fn firmware_of(&self, facts: Option<&Facts>) -> Wanted {
-        let product = facts
-            .and_then(|facts| facts.smbios.product.as_deref())
-            .unwrap_or_default();
+        let product = find_product(facts).unwrap_or_default();
         self.lock
             .as_ref()
             .map(|lock| lock.firmware_of(product))
             .unwrap_or_default()
     }
+
+    /// Compares the wanted firmware and BIOS values with the BMC's report. Values for a product are
+    /// unknown while the machine's product is unknown.
+    pub fn compare_firmware(
+        &self,
+        facts: Option<&Facts>,
+        seen: Option<&BmcInventory>,
+    ) -> Vec<Compared> {
+        let mut compared = self.firmware_of(facts).compare(seen);
+        if let Some(lock) = &self.lock
+            && find_product(facts).is_none()
+        {
+            compared.extend(lock.firmware_of_products().compare(None));
+        }
+        compared
+    }
+}
+
+/// Returns the product name of a machine, if known.
+fn find_product(facts: Option<&Facts>) -> Option<&str> {
+    let product = facts?.smbios.product.as_deref()?;
+    Some(product).filter(|product| !product.is_empty())
 }
 
 /// A file owned by the stack.
@@ -223,10 +244,17 @@ impl StackLock {
 
     /// Returns the firmware and BIOS values wanted for a machine with this product name.
     pub fn firmware_of(&self, product: &str) -> Wanted {
-        let is_for = |only: &Option<String>| {
-            only.as_deref()
-                .is_none_or(|only| rules::glob(only, product))
-        };
+        self.select_firmware(|only| only.is_none_or(|only| rules::glob(only, product)))
+    }
+
+    /// Returns the firmware and BIOS values wanted for certain products only.
+    fn firmware_of_products(&self) -> Wanted {
+        self.select_firmware(|only| only.is_some_and(|only| !rules::glob(only, "")))
+    }
+
+    /// Returns the wanted values of the items whose product pattern is selected.
+    fn select_firmware(&self, selects: impl Fn(Option<&str>) -> bool) -> Wanted {
+        let is_for = |only: &Option<String>| selects(only.as_deref());
         let firmware: Vec<&FirmwareItem> = self
             .firmware
             .iter()

@@ -52,8 +52,8 @@ pub(super) async fn differs(conn: &mut PgConnection, node: NodeId) -> Result<boo
     };
     let facts = db::facts::find_machine(conn, node).await?;
     let seen = db::firmware::latest(conn, node).await?;
-    let wanted = stack.firmware_of(facts.as_ref());
-    let compared = wanted.compare(seen.as_ref().map(|seen| &seen.inventory));
+    let seen = seen.as_ref().map(|seen| &seen.inventory);
+    let compared = stack.compare_firmware(facts.as_ref(), seen);
     Ok(compared.iter().any(|one| one.differs()))
 }
 

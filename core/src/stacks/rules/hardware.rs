@@ -116,6 +116,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::facts::Facts;
+    use crate::firmware::{BmcInventory, SeenFirmware};
     use crate::stacks::StackLock;
     use crate::stacks::rules::{Subject, findings};
     use crate::values::Digest;
@@ -254,5 +256,57 @@ mod tests {
             names("SYS-821GE"),
             ("bmc".to_owned(), "NPS Sriov".to_owned())
         );
+    }
+
+    #[test]
+    fn values_for_a_product_are_unknown_on_a_machine_without_a_known_product() {
+        let stack = locked(&stack(&json!({
+            "firmware": [{ "component": "bmc", "version": "1.0" },
+                         { "component": "bios", "version": "2.1", "product": "PowerEdge*" },
+                         { "component": "cpld", "version": "3", "product": "*" }],
+            "bios": [{ "source": "guide", "product": "SYS-*", "attributes": { "NPS": 4 } }],
+        })));
+        let report = |id: &str, version: &str| SeenFirmware {
+            id: id.to_owned(),
+            name: String::new(),
+            version: version.to_owned(),
+        };
+        let seen = BmcInventory {
+            firmware: vec![
+                report("bmc", "1.0"),
+                report("bios", "2.1"),
+                report("cpld", "3"),
+            ],
+            bios: BTreeMap::from([("NPS".to_owned(), BiosValue::Number(4))]),
+            unread: Vec::new(),
+        };
+        let compare = |facts: Option<&Facts>| {
+            let compared = stack.compare_firmware(facts, Some(&seen));
+            let shown = compared.into_iter().map(|one| (one.item, one.found));
+            shown.collect::<Vec<_>>()
+        };
+        let known = |item: &str, found: &str| (item.to_owned(), Some(found.to_owned()));
+        let unknown = |item: &str| (item.to_owned(), None);
+        let mut facts = Facts::default();
+        facts.smbios.product = Some("PowerEdge XE9680".to_owned());
+        assert_eq!(
+            compare(Some(&facts)),
+            [
+                known("firmware bmc", "1.0"),
+                known("firmware bios", "2.1"),
+                known("firmware cpld", "3")
+            ]
+        );
+        let of_none = [
+            known("firmware bmc", "1.0"),
+            known("firmware cpld", "3"),
+            unknown("firmware bios"),
+            unknown("bios NPS"),
+        ];
+        assert_eq!(compare(None), of_none);
+        for product in [None, Some(String::new())] {
+            facts.smbios.product = product;
+            assert_eq!(compare(Some(&facts)), of_none);
+        }
     }
 }

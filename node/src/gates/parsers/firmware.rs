@@ -6,8 +6,8 @@ use muster_core::firmware::Compared;
 
 use super::{Bench, Reading};
 
-/// Returns the reason when the BMC reported none of the required values, so the gate cannot
-/// measure. Typical causes are a BMC without an inventory, and IPMI.
+/// Returns the reason when none of the required values is known, so the gate cannot measure. Typical
+/// causes are a BMC without an inventory, IPMI, and a machine without a known product.
 pub(super) fn unheard(bench: &Bench<'_>) -> Option<String> {
     let wanted = bench
         .plan
@@ -15,12 +15,7 @@ pub(super) fn unheard(bench: &Bench<'_>) -> Option<String> {
         .as_ref()
         .filter(|wanted| !wanted.is_empty())?;
     let silent = wanted.iter().all(|one| one.found.is_none());
-    silent.then(|| {
-        format!(
-            "its BMC says nothing of firmware and BIOS: {}",
-            told(wanted.iter())
-        )
-    })
+    silent.then(|| format!("no required value is known: {}", told(wanted.iter())))
 }
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {

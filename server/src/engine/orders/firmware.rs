@@ -3,6 +3,7 @@
 use muster_core::firmware::{Compared, Wanted};
 use muster_core::lifecycle::state::State;
 use muster_core::lifecycle::steps::Step;
+use muster_core::stacks::StackSpec;
 use muster_core::wire::firmware::SetFirmware;
 use sqlx::PgConnection;
 
@@ -68,10 +69,9 @@ pub(super) async fn compared(
     if s.node.claim.is_none() {
         return Ok(None);
     }
+    let facts = db::facts::find_machine(conn, s.row.node).await?;
     let seen = db::firmware::latest(conn, s.row.node).await?;
-    Ok(Some(
-        find_wanted(conn, s)
-            .await?
-            .compare(seen.as_ref().map(|seen| &seen.inventory)),
-    ))
+    let seen = seen.as_ref().map(|seen| &seen.inventory);
+    let compare = |stack: &StackSpec| stack.compare_firmware(facts.as_ref(), seen);
+    Ok(Some(s.node.stack.as_ref().map(compare).unwrap_or_default()))
 }

@@ -73,12 +73,9 @@ async fn compare_firmware(
 ) -> Result<Vec<Compared>, Error> {
     let facts = db::facts::find_machine(conn, spec.id).await?;
     let seen = db::firmware::latest(conn, spec.id).await?;
-    let wanted = spec
-        .stack
-        .as_ref()
-        .map(|stack| stack.firmware_of(facts.as_ref()))
-        .unwrap_or_default();
-    Ok(wanted.compare(seen.as_ref().map(|seen| &seen.inventory)))
+    let seen = seen.as_ref().map(|seen| &seen.inventory);
+    let compare = |stack: &StackSpec| stack.compare_firmware(facts.as_ref(), seen);
+    Ok(spec.stack.as_ref().map(compare).unwrap_or_default())
 }
 
 /// The findings of the rules: compatibility, expectations of the stack, and firmware without a
