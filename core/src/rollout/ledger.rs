@@ -2,7 +2,7 @@
 //! for any reason counts, and slots are taken singly. The ledger holds no counter between calls: each
 //! call opens a new ledger from the rows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use jiff::Timestamp;
@@ -75,7 +75,7 @@ impl Ledger {
             domains: domains.collect(),
             out: BTreeSet::new(),
         };
-        let mut seen = BTreeSet::new();
+        let mut seen = HashSet::new();
         for member in members {
             if seen.insert(member.node) {
                 ledger.count(member, now);
@@ -135,11 +135,13 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns the first budget without room for all: the pool, then the domains by id.
-    pub(super) fn check_all(&self, members: &[&Member]) -> Result<(), Refusal> {
+    pub(super) fn check_all<'a>(
+        &self,
+        members: impl IntoIterator<Item = &'a Member>,
+    ) -> Result<(), Refusal> {
         let mut seen = BTreeSet::new();
         let needed = members
-            .iter()
-            .copied()
+            .into_iter()
             .filter(|member| self.needs_slot(member) && seen.insert(member.node));
         self.check_room(needed)
     }
@@ -150,7 +152,7 @@ impl Ledger {
     /// Returns the first budget without room for all: the pool, then the domains by id. The numbers
     /// are from before the act, and no slot is taken.
     pub fn take_all(&mut self, members: &[&Member]) -> Result<Vec<Slot>, Refusal> {
-        self.check_all(members)?;
+        self.check_all(members.iter().copied())?;
         members.iter().map(|member| self.take(member)).collect()
     }
 
@@ -178,18 +180,18 @@ impl Ledger {
     /// Checks each account for slots for all members.
     fn check_room<'a>(&self, members: impl IntoIterator<Item = &'a Member>) -> Result<(), Refusal> {
         let mut pool = 0;
-        let mut domains: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut domains: Vec<&str> = Vec::new();
         for member in members {
             pool += u32::from(member.in_pool);
-            for id in &member.domains {
-                *domains.entry(id).or_default() += 1;
-            }
+            domains.extend(member.domains.iter().map(String::as_str));
         }
         self.pool.check(pool, || Exhausted::Pool)?;
-        for (id, needed) in domains {
-            if let Some((axis, account)) = self.domains.get(id) {
+        domains.sort_unstable();
+        for same in domains.chunk_by(|one, next| one == next) {
+            if let Some((axis, account)) = self.domains.get(same[0]) {
+                let needed = u32::try_from(same.len()).unwrap_or(u32::MAX);
                 account.check(needed, || Exhausted::Domain {
-                    id: id.to_owned(),
+                    id: same[0].to_owned(),
                     axis: axis.clone(),
                 })?;
             }

@@ -11,15 +11,14 @@
 //! with the same room in the budgets.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
-use super::fleet::{Fleet, Job, Jobs, Member, Node, Service, Stage};
+use super::fleet::{Fleet, Job, Jobs, Node, Service, Stage};
 use super::ledger::Ledger;
 use super::policy::{OrderKey, RolloutPolicy};
 use super::units::{Unit, Units};
-use crate::ids::NodeId;
 
 /// The end of the work on a node, from the earliest to the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +30,7 @@ enum WorkEnd {
 }
 
 /// The room of the budgets for a candidate, with its unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Room {
     /// The budgets let the serving nodes leave.
     Free,
@@ -39,6 +38,22 @@ enum Room {
     NotNeeded,
     /// The budgets refuse.
     Full,
+}
+
+/// The class of a candidate: nodes of different classes never follow each other for a common job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Class {
+    room: Room,
+    /// The node runs or goes to the superseded revision.
+    is_superseded: bool,
+}
+
+/// A candidate with the facts that the sort compares many times.
+struct Candidate<'a> {
+    node: &'a Node,
+    class: Class,
+    last: Option<&'a Job>,
+    end: WorkEnd,
 }
 
 /// Nodes that are taken together: a single node, or the candidates of a unit.
@@ -55,52 +70,53 @@ pub(super) fn sort_candidates<'a>(
     units: &Units<'a>,
     ledger: &Ledger,
 ) -> Vec<Block<'a>> {
-    let rooms = find_rooms(fleet, units, ledger);
-    let blocks = form_blocks(sort_nodes(policy, fleet, &rooms), units);
-    let keys = |block: &Block<'a>| {
-        let first = block.nodes[0];
-        let is_superseded = is_superseded(fleet, first);
-        let room = rooms[&first.member.node];
+    let mut candidates = list_candidates(fleet, units, ledger);
+    candidates.sort_unstable_by(|a, b| compare_candidates(policy, a, b));
+    let blocks = form_blocks(&candidates, units);
+    let keys = |class: Class, block: &Block<'a>| {
         let jobs = block.jobs().into_iter();
-        jobs.map(move |job| (room, is_superseded, job))
+        jobs.map(move |job| (class, job))
     };
-    let mut of_job: BTreeMap<(Room, bool, &str), Vec<usize>> = BTreeMap::new();
-    for (position, block) in blocks.iter().enumerate() {
-        for key in keys(block) {
+    let mut of_job: HashMap<(Class, &str), Vec<usize>> = HashMap::new();
+    for (position, (class, block)) in blocks.iter().enumerate() {
+        for key in keys(*class, block) {
             of_job.entry(key).or_default().push(position);
         }
     }
     let mut order = Vec::with_capacity(blocks.len());
-    for (position, block) in blocks.iter().enumerate() {
-        let mates = keys(block).flat_map(|key| of_job.remove(&key).unwrap_or_default());
+    for (position, (class, block)) in blocks.iter().enumerate() {
+        let mates = keys(*class, block).flat_map(|key| of_job.remove(&key).unwrap_or_default());
         let mates: BTreeSet<usize> = mates.collect();
         order.extend(std::iter::once(position).chain(mates));
     }
-    let mut left: Vec<Option<Block<'a>>> = blocks.into_iter().map(Some).collect();
+    let blocks = blocks.into_iter().map(|(_, block)| Some(block));
+    let mut left: Vec<Option<Block<'a>>> = blocks.collect();
     let taken = order
         .into_iter()
         .filter_map(|position| left[position].take());
     taken.collect()
 }
 
-/// Joins the candidates of each unit at the place of the first.
-fn form_blocks<'a>(nodes: Vec<&'a Node>, units: &Units<'a>) -> Vec<Block<'a>> {
-    let mut blocks: Vec<Block<'a>> = Vec::new();
-    let mut of_unit: BTreeMap<&str, usize> = BTreeMap::new();
-    for node in nodes {
+/// Joins the candidates of each unit at the place of the first. A block has the class of its first
+/// candidate.
+fn form_blocks<'a>(candidates: &[Candidate<'a>], units: &Units<'a>) -> Vec<(Class, Block<'a>)> {
+    let mut blocks: Vec<(Class, Block<'a>)> = Vec::with_capacity(candidates.len());
+    let mut of_unit: HashMap<&str, usize> = HashMap::new();
+    for Candidate { node, class, .. } in candidates {
         let unit = units.of(node);
         let known = unit.and_then(|unit| of_unit.get(unit.id.as_str()));
         if let Some(position) = known {
-            blocks[*position].nodes.push(node);
+            blocks[*position].1.nodes.push(node);
             continue;
         }
         if let Some(unit) = unit {
             of_unit.insert(&unit.id, blocks.len());
         }
-        blocks.push(Block {
+        let block = Block {
             unit: unit.cloned(),
             nodes: vec![node],
-        });
+        };
+        blocks.push((*class, block));
     }
     blocks
 }
@@ -123,46 +139,58 @@ fn is_superseded(fleet: &Fleet, node: &Node) -> bool {
         .is_some_and(|bad| node.runs == Some(bad) || node.going_to == Some(bad))
 }
 
-/// Returns the room of each candidate.
-fn find_rooms(fleet: &Fleet, units: &Units<'_>, ledger: &Ledger) -> BTreeMap<NodeId, Room> {
-    let mut of_unit: BTreeMap<&str, Room> = BTreeMap::new();
-    let find = |node: &Node| {
-        let together = find_together(units, node);
-        match (are_out(&together), has_room(ledger, &together)) {
-            (true, _) => Room::NotNeeded,
-            (false, true) => Room::Free,
-            (false, false) => Room::Full,
-        }
+/// Lists the nodes that wait or have not begun, in the order of the fleet.
+fn list_candidates<'a>(fleet: &'a Fleet, units: &Units<'a>, ledger: &Ledger) -> Vec<Candidate<'a>> {
+    let mut of_unit: HashMap<&str, Room> = HashMap::new();
+    let mut find = |node: &Node| match units.of(node) {
+        Some(unit) => *of_unit
+            .entry(&unit.id)
+            .or_insert_with(|| find_room(ledger, &list_together(unit))),
+        None => find_room(ledger, &[node]),
     };
-    let candidates = fleet.nodes.iter().filter(is_candidate);
-    let rooms = candidates.map(|node| {
-        let room = match units.of(node) {
-            Some(unit) => *of_unit.entry(&unit.id).or_insert_with(|| find(node)),
-            None => find(node),
+    let nodes = fleet.nodes.iter().filter(is_candidate);
+    let candidates = nodes.map(|node| {
+        let class = Class {
+            room: find(node),
+            is_superseded: is_superseded(fleet, node),
         };
-        (node.member.node, room)
+        Candidate::new(node, class)
     });
-    rooms.collect()
+    candidates.collect()
+}
+
+/// Returns the room of the budgets for nodes that leave together.
+fn find_room(ledger: &Ledger, nodes: &[&Node]) -> Room {
+    let serves = |node: &&Node| node.member.service == Service::Serving;
+    match nodes.iter().any(serves) {
+        false => Room::NotNeeded,
+        true if has_room(ledger, nodes) => Room::Free,
+        true => Room::Full,
+    }
 }
 
 /// Returns whether the budgets let all nodes leave service together.
-pub(super) fn has_room(ledger: &Ledger, nodes: &[&Node]) -> bool {
-    let members: Vec<&Member> = nodes.iter().map(|node| &node.member).collect();
-    ledger.check_all(&members).is_ok()
+fn has_room(ledger: &Ledger, nodes: &[&Node]) -> bool {
+    let members = nodes.iter().map(|node| &node.member);
+    ledger.check_all(members).is_ok()
+}
+
+/// Returns whether the budgets let a node leave service, with the candidates of its unit.
+pub(super) fn has_room_for(ledger: &Ledger, units: &Units<'_>, node: &Node) -> bool {
+    has_room(ledger, &find_together(units, node))
 }
 
 /// Returns the candidates of a node's unit, or the node alone.
 pub(super) fn find_together<'a>(units: &Units<'a>, node: &'a Node) -> Vec<&'a Node> {
     match units.of(node) {
-        Some(unit) => unit.nodes.iter().copied().filter(is_candidate).collect(),
+        Some(unit) => list_together(unit),
         None => vec![node],
     }
 }
 
-/// Returns whether no node serves.
-fn are_out(nodes: &[&Node]) -> bool {
-    let serves = |node: &&Node| node.member.service == Service::Serving;
-    !nodes.iter().any(serves)
+/// Returns the candidates of a unit.
+fn list_together<'a>(unit: &Unit<'a>) -> Vec<&'a Node> {
+    unit.nodes.iter().copied().filter(is_candidate).collect()
 }
 
 /// Returns whether a node waits or has not begun.
@@ -170,55 +198,47 @@ fn is_candidate(node: &&Node) -> bool {
     matches!(node.stage, Stage::Waiting | Stage::NotBegun)
 }
 
-fn sort_nodes<'a>(
-    policy: &RolloutPolicy,
-    fleet: &'a Fleet,
-    rooms: &BTreeMap<NodeId, Room>,
-) -> Vec<&'a Node> {
-    let rank = |node: &'a Node| {
-        (
-            node.stage != Stage::Waiting,
-            rooms[&node.member.node],
-            !is_superseded(fleet, node),
-        )
-    };
-    let candidates = fleet.nodes.iter().filter(is_candidate);
-    let mut nodes: Vec<_> = candidates
-        .map(|node| (rank(node), Candidate::new(node)))
-        .collect();
-    nodes.sort_unstable_by(|(rank_a, a), (rank_b, b)| {
-        let by_key = || {
-            let orders = policy.order.iter().map(|key| compare(key, a, b));
-            orders.fold(Ordering::Equal, Ordering::then)
-        };
-        let name = |one: &Candidate<'a>| (&one.node.name, one.node.member.node);
-        rank_a
-            .cmp(rank_b)
-            .then_with(by_key)
-            .then_with(|| a.end.cmp(&b.end))
-            .then_with(|| a.last.cmp(&b.last))
-            .then_with(|| name(a).cmp(&name(b)))
-    });
-    nodes.into_iter().map(|(_, one)| one.node).collect()
-}
-
-/// A candidate with the facts of its last job, which a sort compares many times.
-struct Candidate<'a> {
-    node: &'a Node,
-    last: Option<&'a Job>,
-    end: WorkEnd,
-}
-
 impl<'a> Candidate<'a> {
-    fn new(node: &'a Node) -> Self {
+    fn new(node: &'a Node, class: Class) -> Self {
         let last = node.jobs.last();
         let end = match (&node.jobs, last) {
             (Jobs::Unknown, _) => WorkEnd::Unknown,
             (Jobs::Known(_), None) => WorkEnd::Idle,
             (Jobs::Known(_), Some(job)) => job.ends.map_or(WorkEnd::Never, WorkEnd::At),
         };
-        Self { node, last, end }
+        Self {
+            node,
+            class,
+            last,
+            end,
+        }
     }
+
+    /// Returns the place before the sort keys of the policy.
+    fn rank(&self) -> (bool, Room, bool) {
+        let Class {
+            room,
+            is_superseded,
+        } = self.class;
+        (self.node.stage != Stage::Waiting, room, !is_superseded)
+    }
+}
+
+fn compare_candidates(policy: &RolloutPolicy, a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
+    let by_key = || {
+        let orders = policy.order.iter().map(|key| compare(key, a, b));
+        orders.fold(Ordering::Equal, Ordering::then)
+    };
+    let by_name = || {
+        let by_name = a.node.name.cmp(&b.node.name);
+        by_name.then_with(|| a.node.member.node.cmp(&b.node.member.node))
+    };
+    let by_rank = a.rank().cmp(&b.rank());
+    by_rank
+        .then_with(by_key)
+        .then_with(|| a.end.cmp(&b.end))
+        .then_with(|| a.last.cmp(&b.last))
+        .then_with(by_name)
 }
 
 fn compare(key: &OrderKey, a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {

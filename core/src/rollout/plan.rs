@@ -1,7 +1,7 @@
 //! The planner: the actions that bring a fleet closer to the target, from the facts at a tick. Plans
 //! are never stored. After a crash the next tick plans again from the marks.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -79,7 +79,7 @@ pub struct Placement {
 /// The steps planned so far, with the rules met for the plan's summary.
 #[derive(Clone, Debug, Default)]
 struct Met {
-    steps: BTreeMap<NodeId, Next>,
+    steps: HashMap<NodeId, Next>,
     /// By a changing or validating node.
     started: Option<Rule>,
     /// By a waiting node.
@@ -230,7 +230,7 @@ fn find_oldest_work(fleet: &Fleet) -> Option<Rule> {
 fn measure(
     mut desk: Desk<'_>,
     candidates: &[Block<'_>],
-    steps: &BTreeMap<NodeId, Next>,
+    steps: &HashMap<NodeId, Next>,
 ) -> Concurrency {
     let now = desk.changing();
     let stop = desk.stop.clone();
@@ -243,6 +243,10 @@ fn measure(
     }
     let mut bound_by = None;
     for block in candidates {
+        // The first rule is known, and no further node fits.
+        if bound_by.is_some() && desk.is_full() {
+            break;
+        }
         let step = |node: &Node| steps.get(&node.member.node);
         let waits = |node: &Node| matches!(step(node), Some(Next::Act(Act::Wait, _)));
         let is_left = |node: &&Node| waits(node) || !matches!(step(node), Some(Next::Act(..)));
@@ -266,7 +270,7 @@ fn measure(
 fn place_nodes(
     policy: &RolloutPolicy,
     fleet: &Fleet,
-    steps: &BTreeMap<NodeId, Next>,
+    steps: &HashMap<NodeId, Next>,
     now: Timestamp,
 ) -> Vec<Placement> {
     let place = |node: &Node| {

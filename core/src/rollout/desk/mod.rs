@@ -150,6 +150,11 @@ impl<'a> Desk<'a> {
         self.changing.in_use
     }
 
+    /// Returns whether no further node may change.
+    pub(super) fn is_full(&self) -> bool {
+        self.changing.check(1).is_err()
+    }
+
     /// Plans the next step of a node, unless the phase of the step has no free slot.
     pub(super) fn plan_step(&mut self, node: &Node, next: Next) -> Next {
         let Next::Act(act, because) = next else {

@@ -12,7 +12,7 @@ use crate::ids::NodeId;
 use crate::rollout::action::Act;
 use crate::rollout::fleet::{Fleet, HaltReason, Member, Node, Service, Stage};
 use crate::rollout::ledger::Ledger;
-use crate::rollout::order::{find_together, has_room, sort_candidates};
+use crate::rollout::order::{find_together, has_room_for, sort_candidates};
 use crate::rollout::rule::Rule;
 use crate::rollout::started::Next;
 use crate::rollout::units::Units;
@@ -38,7 +38,7 @@ impl Desk<'_> {
             return;
         }
         let settled = settle(fleet, self.now);
-        let is_refused = |node: &Node| !has_room(&settled, &find_together(self.units, node));
+        let is_refused = |node: &Node| !has_room_for(&settled, self.units, node);
         if !fleet.nodes.iter().filter(waits).all(is_refused) {
             return;
         }
@@ -65,8 +65,8 @@ impl Desk<'_> {
     /// Returns the refusal of the budgets for a node, with its unit.
     fn refuse_place(&self, node: &Node) -> Option<(NodeId, Rule)> {
         let together = find_together(self.units, node);
-        let members: Vec<&Member> = together.iter().map(|node| &node.member).collect();
-        let refusal = self.ledger.check_all(&members).err()?;
+        let members = together.iter().map(|node| &node.member);
+        let refusal = self.ledger.check_all(members).err()?;
         Some((node.member.node, Rule::Budget(refusal)))
     }
 
@@ -90,7 +90,7 @@ impl Desk<'_> {
         let begins =
             |(_, next): &(&Node, Next)| matches!(next, Next::Act(Act::Close { .. } | Act::Wait, _));
         let (node, _) = steps.find(begins)?;
-        let has_room = has_room(&self.ledger, &find_together(&units, node));
+        let has_room = has_room_for(&self.ledger, &units, node);
         Some(match !is_given(node) && has_room {
             true => First::Admitted,
             false => First::Refused,
