@@ -57,6 +57,7 @@ mod rollout_alerts; // An alert on a node that a rollout has taken halts the rol
 mod rollout_automatic; // Rollouts that start by themselves, and pools on hold
 mod rollout_back; // Rollouts to the former revision, and nodes out of service
 mod rollout_estimates; // The estimated end of a large rollout, calculated by a task
+mod rollout_facts; // The facts of nodes that the planner reads
 mod rollout_fits; // Nodes left out by a rollout, named by its plan
 mod rollout_guards; // Changes between the plan of a tick and the acts, and members that come and go
 mod rollout_jobs; // Rollouts and the jobs of nodes

@@ -53,7 +53,8 @@ pub mod replacements; // Claims moving to another node
 pub mod replicas; // Claims made by pools
 pub mod revisions; // Documents that the nodes of a pool install
 pub mod rollout_comparisons; // Values of gates before and after the change of a node
-pub mod rollout_nodes; // Nodes of rollouts: marks and facts
+pub mod rollout_facts; // Nodes of rollouts with the facts of claims and lifecycles
+pub mod rollout_nodes; // Marks of the nodes of rollouts
 pub mod rollout_places; // Sites, racks and hardware profiles of nodes
 pub mod rollout_waits; // Nodes that wait for their jobs
 pub mod rollouts; // Rollouts: plan, state and policy

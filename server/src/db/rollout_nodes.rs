@@ -1,110 +1,13 @@
-//! The nodes of rollouts: marks, and the facts behind the marks.
+//! The marks of the nodes of rollouts.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use muster_api::operations::OperationState;
-use muster_core::clusters::slurm::OUR_REASON;
-use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId, RolloutId};
-use muster_core::lifecycle::state::{Action, State};
-use muster_core::lifecycle::wait::WaitReason;
-use muster_core::rollout::{DomainAxis, Mark, Member, NodePlace, list_domains};
+use muster_core::ids::{NodeId, ObjectId, OperationId, RolloutId};
+use muster_core::rollout::Mark;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::disruption::find_service;
-use super::objects::Labels;
-use super::rollout_places::Places;
 use crate::error::Error;
-
-/// A node of a rollout, with the facts of its claim and lifecycle.
-#[derive(Clone, Debug)]
-pub struct NodeRow {
-    pub node: NodeId,
-    pub name: String,
-    pub claim: ClaimId,
-    /// Number of the revision assigned before the rollout took the node.
-    pub former: Option<i32>,
-    pub mark: Mark,
-    pub since: Timestamp,
-    pub reason_code: Option<String>,
-    pub reason: Option<String>,
-    pub changed: bool,
-    pub wrong: Vec<String>,
-    pub failed_before: bool,
-    pub deferred_until: Option<jiff_sqlx::Timestamp>,
-    pub operation: Option<OperationId>,
-    /// The claim still holds the node for the pool.
-    pub is_member: bool,
-    pub assigned: Option<i32>,
-    pub running: Option<i32>,
-    pub hold: bool,
-    pub state: State,
-    /// The entry into the state.
-    pub entered_at: Timestamp,
-    pub state_reason: Option<String>,
-    pub action: Option<Action>,
-    pub node_operation: Option<OperationId>,
-    /// The kind of the node's open operation.
-    pub open_operation: Option<String>,
-    /// The state of the operation of the present attempt.
-    pub attempt: Option<OperationState>,
-    pub attempted_at: Option<jiff_sqlx::Timestamp>,
-    pub protected: bool,
-    pub adopted: bool,
-    pub site: ObjectId,
-    pub rack: Option<ObjectId>,
-    pub profile: Option<ObjectId>,
-    pub labels: Labels,
-    /// Start of the time without jobs, for a node that waits or drains.
-    pub idle_since: Option<jiff_sqlx::Timestamp>,
-    /// The node failed in another rollout, on the assigned revision, and no other request has had it
-    /// since.
-    pub failed_on_assigned: bool,
-    /// The state that failed, of a failed node.
-    pub failed_phase: Option<State>,
-    /// No system is installed: an image write was begun, and did not end.
-    pub has_no_system: bool,
-    /// The last retry by a person.
-    pub retried_at: Option<jiff_sqlx::Timestamp>,
-    /// A person agreed to requeue the node's jobs, in the present wait.
-    pub requeue_agreed_at: Option<jiff_sqlx::Timestamp>,
-    /// The node is drained, and the nodes of the same unit are not all drained.
-    pub waits_for_unit: bool,
-    /// The change of the node's unit has started; the node may still be on the way out of the
-    /// scheduler.
-    pub unit_started: bool,
-    /// The plan lists the node for a reinstall.
-    pub reinstall_planned: bool,
-    /// Changed by the rollout, and broken since: to be marked as failed.
-    pub is_broken: bool,
-    /// The claim was once in service.
-    pub served: bool,
-    /// Muster holds back the scheduler's jobs for a measurement.
-    pub held_back: bool,
-    /// See [`super::disruption::MemberRow::out`].
-    pub out: Option<String>,
-    pub written_off_until: Option<jiff_sqlx::Timestamp>,
-}
-
-impl NodeRow {
-    /// Returns the node as the ledger reads it, with the failure domains of the node's site.
-    pub fn member(&self, places: &Places, axes: &[DomainAxis]) -> Member {
-        let rack_labels = self.rack.and_then(|rack| places.labels(rack));
-        let place = NodePlace {
-            rack: self.rack.map(|rack| places.name(rack)),
-            rack_labels: rack_labels.map(|labels| &labels.0),
-            labels: &self.labels.0,
-        };
-        Member {
-            node: self.node,
-            in_pool: true,
-            domains: list_domains(axes, place),
-            service: find_service(self.state, self.served, self.held_back),
-            others_drain: self.out.clone(),
-            written_off_until: self.written_off_until.map(|until| until.to_jiff()),
-        }
-    }
-}
 
 /// Adds the claims of the rollout's pool that have no mark yet, and removes the nodes that left. A
 /// failed node that leaves stays counted. A changed node that fails later in the run counts as
@@ -146,50 +49,6 @@ pub async fn follow_members(
     .execute(conn)
     .await?;
     Ok(())
-}
-
-/// Lists the nodes of a rollout with their facts, ordered by name.
-pub async fn list_nodes(conn: &mut PgConnection, id: RolloutId) -> Result<Vec<NodeRow>, Error> {
-    let mut rows = sqlx::query_as!(
-        NodeRow,
-        r#"SELECT r.node_id AS "node: NodeId", n.name, r.claim_id AS "claim: ClaimId", former.number AS "former?", r.mark AS "mark: Mark", r.since, r.reason_code, r.reason,
-                  r.changed, r.wrong, r.failed_before, r.deferred_until, r.operation_id AS "operation: OperationId",
-                  c.state = 'bound' AND c.node_id = r.node_id AND c.pool_id = rollout.pool_id AS "is_member!", assigned.number AS "assigned?", running.number AS "running?", c.hold,
-                  n.state, n.entered_at, n.reason AS state_reason, n.wish AS "action: Action", n.operation_id AS "node_operation: OperationId",
-                  open.kind AS "open_operation?", attempt.state AS "attempt?", attempt.created_at AS "attempted_at?", n.protected, n.adopted,
-                  n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId", n.profile_id AS "profile: ObjectId", n.labels AS "labels: Labels",
-                  r.idle_since, r.reinstall_planned, n.waiting_reason IS NOT DISTINCT FROM $3 AS "waits_for_unit!", r.unit_change IS NOT DISTINCT FROM 'started' AS "unit_started!",
-                  n.failed_phase AS "failed_phase: State", n.os_host_key IS NULL AS "has_no_system!", r.retried_at, r.requeue_agreed_at,
-                  n.state IN ('failed', 'quarantined') AND EXISTS (
-                          SELECT FROM rollout_nodes f JOIN rollouts o ON o.id = f.rollout_id
-                          WHERE f.node_id = r.node_id AND f.claim_id = r.claim_id AND f.rollout_id <> r.rollout_id
-                                AND (f.mark = 'failed' OR f.mark = 'changing' AND n.state = 'failed')
-                                AND (f.operation_id = n.operation_id OR f.since >= n.entered_at) AND o.target_id = c.assigned_id)
-                      AND NOT EXISTS (
-                          SELECT FROM operations q WHERE q.node_id = r.node_id AND q.kind = 'quarantine' AND q.state <> 'cancelled'
-                                AND q.finished_at >= n.entered_at) AS "failed_on_assigned!",
-                  r.mark = 'done' AND r.changed AND n.state IN ('repairing', 'quarantined', 'failed') AND n.purpose IS DISTINCT FROM 'maintenance' AS "is_broken!",
-                  c.served_at IS NOT NULL AS "served!", n.held_back OR n.id IN (SELECT e.node_id FROM pair_ends e WHERE e.back_at IS NULL AND e.node_id IS NOT NULL) AS "held_back!",
-                  CASE WHEN o.node_id IS NOT NULL AND n.state = 'in_service' AND (starts_with(o.reason, $2) AND o.seen_at <= n.entered_at) IS NOT TRUE
-                       THEN concat_ws(': ', o.state, o.reason) END AS out,
-                  c.written_off_until
-           FROM rollout_nodes r JOIN rollouts rollout ON rollout.id = r.rollout_id
-                JOIN nodes n ON n.id = r.node_id JOIN claims c ON c.id = r.claim_id
-                LEFT JOIN pool_revisions assigned ON assigned.id = c.assigned_id LEFT JOIN pool_revisions running ON running.id = c.running_id
-                LEFT JOIN pool_revisions former ON former.id = r.before_id
-                LEFT JOIN operations open ON open.id = n.operation_id AND open.finished_at IS NULL
-                LEFT JOIN operations attempt ON attempt.id = r.operation_id
-                LEFT JOIN scheduler_outs o ON o.node_id = n.id
-           WHERE r.rollout_id = $1"#,
-        id as RolloutId,
-        OUR_REASON,
-        WaitReason::Unit.as_str(),
-    )
-    .fetch_all(conn)
-    .await?;
-    // A sort of such wide rows is slow in the database.
-    rows.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(rows)
 }
 
 /// Records a retry by a person.

@@ -16,7 +16,8 @@ use super::{execute, find, regressions};
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
-use crate::db::rollout_nodes::{NodeRow, UnitChange};
+use crate::db::rollout_facts::NodeRow;
+use crate::db::rollout_nodes::UnitChange;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 

@@ -11,7 +11,8 @@ use super::{check_reason, fleet, promotion, reinstalls};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::rollout_nodes::{NewMark, NodeRow};
+use crate::db::rollout_facts::NodeRow;
+use crate::db::rollout_nodes::NewMark;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
 use crate::intents::answer::Answer;
@@ -281,7 +282,7 @@ async fn find_node(
     let row = lock(conn, key).await?;
     let open = [RolloutState::Running, RolloutState::Halted];
     allow_state(&row, &open, "changed")?;
-    let nodes = db::rollout_nodes::list_nodes(conn, row.id).await?;
+    let nodes = db::rollout_facts::list_nodes(conn, row.id).await?;
     let found = nodes.into_iter().find(|node| node.name == name);
     let node = found.ok_or_else(|| {
         let detail = format!("{} has no node {name:?}.", row.name);

@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 
 use super::fleet::Loaded;
 use crate::db;
-use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollout_facts::NodeRow;
 use crate::db::rollouts::RolloutRow;
 use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;

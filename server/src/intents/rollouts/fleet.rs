@@ -21,7 +21,7 @@ use super::signals::Signals;
 use super::transfers::{Transfers, load_links};
 use super::windows::Windows;
 use crate::db;
-use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollout_facts::NodeRow;
 use crate::db::rollout_places::Places;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
@@ -50,7 +50,7 @@ pub(crate) async fn load(
     rollout: &RolloutRow,
     now: Timestamp,
 ) -> Result<Loaded, Error> {
-    let rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
+    let rows = db::rollout_facts::list_nodes(conn, rollout.id).await?;
     build(conn, rollout, rows, now).await
 }
 
@@ -63,12 +63,12 @@ pub(super) async fn load_followed(
     rollout: &RolloutRow,
     now: Timestamp,
 ) -> Result<Loaded, Error> {
-    let mut rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
+    let mut rows = db::rollout_facts::list_nodes(conn, rollout.id).await?;
     let members = db::disruption::count_members(conn, rollout.pool).await?;
     let is_stale = |row: &NodeRow| !row.is_member || row.is_broken;
     if rows.len() != members || rows.iter().any(is_stale) {
         db::rollout_nodes::follow_members(conn, rollout.id, now).await?;
-        rows = db::rollout_nodes::list_nodes(conn, rollout.id).await?;
+        rows = db::rollout_facts::list_nodes(conn, rollout.id).await?;
     }
     build(conn, rollout, rows, now).await
 }
@@ -235,9 +235,8 @@ fn find_former(row: &NodeRow, target: i32) -> Option<i32> {
 fn is_retaken(row: &NodeRow, target: i32) -> bool {
     let rests = matches!(row.state, State::Failed | State::Quarantined);
     // A later request, such as a quarantine, ends the retry.
-    let retried = row.retried_at.map(|at| at.to_jiff());
     let is_retried = matches!(row.mark, Mark::NotBegun | Mark::Waiting)
-        && retried.is_some_and(|at| row.entered_at <= at);
+        && row.retried_at.is_some_and(|at| row.entered_at <= at);
     let is_left = row.failed_on_assigned && row.assigned != Some(target);
     rests && (is_retried || is_left)
 }
@@ -291,7 +290,7 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
         failed_before: row.failed_before,
         requeue_agreed: row.requeue_agreed_at.is_some(),
         gpus: None,
-        idle_since: row.idle_since.map(|at| at.to_jiff()),
+        idle_since: row.idle_since,
         announced_for: None,
         notified: BTreeSet::new(),
         condition: Condition {
@@ -299,7 +298,7 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
             protected: row.protected,
             adopted: row.adopted,
             busy: find_other_work(row, target),
-            deferred_until: row.deferred_until.map(|until| until.to_jiff()),
+            deferred_until: row.deferred_until,
             unreadable,
         },
     }

@@ -9,7 +9,7 @@ use muster_core::lifecycle::state::State;
 use muster_core::rollout::{Job, Jobs};
 use sqlx::PgConnection;
 
-use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollout_facts::NodeRow;
 use crate::db::scheduler_jobs::{self, KeptJob, LookRow};
 use crate::error::Error;
 

@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 
 use crate::db;
 use crate::db::disruption::MemberRow;
-use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollout_facts::NodeRow;
 use crate::db::rollout_places::Places;
 use crate::error::Error;
 

@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::db;
-use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollout_facts::NodeRow;
 use crate::db::rollout_places::Places;
 use crate::error::Error;
 

@@ -20,7 +20,7 @@ use super::regressions;
 use crate::access::Place;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::rollout_nodes::NodeRow;
+use crate::db::rollout_facts::NodeRow;
 use crate::db::rollout_places::Places;
 use crate::db::rollouts::RolloutRow;
 use crate::error::Error;
@@ -244,7 +244,7 @@ fn render_nodes(
             overdue: placements
                 .get(&row.node)
                 .is_some_and(|placement| is_begun && placement.is_overdue),
-            requeue_agreed_at: row.requeue_agreed_at.map(|at| at.to_jiff()),
+            requeue_agreed_at: row.requeue_agreed_at,
             lost_gpu_seconds: lost.get(&row.node).copied(),
             compared: compared.get(&row.node).cloned().unwrap_or_default(),
             last: row
