@@ -102,6 +102,8 @@ class Fleet:
         plan = self.ask("POST", "/v1/rollouts", {"pool": "gpu", "revision": 2, "policy": POLICY})
         self.ask("POST", f"/v1/rollouts/{plan['name']}/actions/start", {"plan": plan["plan"]})
         server.stop()
+        # Autovacuum does so within a minute of the start.
+        self.postgres.psql(self.name, "VACUUM ANALYZE rollout_nodes")
 
     def ask(self, method, path, body=None):
         connection = http.client.HTTPConnection(*self.address.split(":"), timeout=120)
