@@ -432,6 +432,18 @@ async fn firmware_for_a_product_reaches_a_machine_without_facts_of_the_live_imag
     let changed = sqlx::query(unnamed).execute(&world.server.app.pool).await;
     assert!(changed.unwrap().rows_affected() > 0);
     let drift = world.admin.get("/v1/nodes/n1/drift").await.expect(200);
-    let unknown = "bios SriovGlobalEnable is unknown, wanted Disabled";
+    let unknown = "bios SriovGlobalEnable for XE9680* is unknown, wanted Disabled";
     assert!(drift.text.contains(unknown), "{}", drift.text);
+    world.ask("n1", "converge").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    let JobSpec::Gates { plan, .. } = &job.spec else {
+        panic!("gates")
+    };
+    let compared: Vec<String> = plan
+        .firmware
+        .iter()
+        .flatten()
+        .map(ToString::to_string)
+        .collect();
+    assert!(compared.contains(&unknown.to_owned()), "{compared:?}");
 }

@@ -40,7 +40,8 @@ enum Room {
     Full,
 }
 
-/// The class of a candidate: nodes of different classes never follow each other for a common job.
+/// The class of a candidate. Blocks whose first nodes have different classes never follow each other
+/// for a common job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Class {
     room: Room,

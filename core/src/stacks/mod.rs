@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Facts;
-use crate::firmware::{BmcInventory, Compared, Wanted, WantedFirmware};
 use crate::values::Digest;
 
 mod check; // Allowed content of a plan, checked before writing files or argv
@@ -15,6 +13,7 @@ mod marker; // The marker of an installed disk
 mod mounts; // File systems mounted by a stack
 mod parts; // Fragments shared by several stacks
 pub mod rules; // Compatibility rules, as data
+mod wanted; // Firmware and BIOS values wanted for a machine
 
 pub use check::MANAGED;
 use language::{BiosItem, ContainerRuntime, Expectations, FirmwareItem, KnownBad, Selector};
@@ -90,39 +89,6 @@ impl StackSpec {
             .chain(self.container_runtime.iter().map(ContainerRuntime::file))
             .collect()
     }
-
-    /// Returns the firmware and BIOS values wanted for a machine, from the lock. Later edits of the
-    /// stack do not count until the next lock, because nodes were promised the locked values. Values
-    /// for a product are left out while the machine's product is unknown.
-    pub fn firmware_of(&self, facts: Option<&Facts>) -> Wanted {
-        let product = find_product(facts).unwrap_or_default();
-        self.lock
-            .as_ref()
-            .map(|lock| lock.firmware_of(product))
-            .unwrap_or_default()
-    }
-
-    /// Compares the wanted firmware and BIOS values with the BMC's report. Values for a product are
-    /// unknown while the machine's product is unknown.
-    pub fn compare_firmware(
-        &self,
-        facts: Option<&Facts>,
-        seen: Option<&BmcInventory>,
-    ) -> Vec<Compared> {
-        let mut compared = self.firmware_of(facts).compare(seen);
-        if let Some(lock) = &self.lock
-            && find_product(facts).is_none()
-        {
-            compared.extend(lock.firmware_of_products().compare(None));
-        }
-        compared
-    }
-}
-
-/// Returns the product name of a machine, if known.
-fn find_product(facts: Option<&Facts>) -> Option<&str> {
-    let product = facts?.smbios.product.as_deref()?;
-    Some(product).filter(|product| !product.is_empty())
 }
 
 /// A file owned by the stack.
@@ -240,56 +206,6 @@ impl StackLock {
     /// Returns the digest of the lock: the version shown to operators.
     pub fn digest(&self) -> Digest {
         Digest::of(&serde_json::to_vec(self).expect("a lock holds only strings and numbers"))
-    }
-
-    /// Returns the firmware and BIOS values wanted for a machine with this product name.
-    pub fn firmware_of(&self, product: &str) -> Wanted {
-        self.select_firmware(|only| only.is_none_or(|only| rules::glob(only, product)))
-    }
-
-    /// Returns the firmware and BIOS values wanted for certain products only.
-    fn firmware_of_products(&self) -> Wanted {
-        self.select_firmware(|only| only.is_some_and(|only| !rules::glob(only, "")))
-    }
-
-    /// Returns the wanted values of the items whose product pattern is selected.
-    fn select_firmware(&self, selects: impl Fn(Option<&str>) -> bool) -> Wanted {
-        let is_for = |only: &Option<String>| selects(only.as_deref());
-        let firmware: Vec<&FirmwareItem> = self
-            .firmware
-            .iter()
-            .filter(|item| is_for(&item.product))
-            .collect();
-        let own = firmware.iter().map(|item| &item.attributes);
-        let bios = self
-            .bios
-            .iter()
-            .filter(|item| is_for(&item.product))
-            .map(|item| &item.attributes);
-        Wanted {
-            bios: own
-                .chain(bios)
-                .flatten()
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
-            firmware: firmware
-                .into_iter()
-                .map(
-                    |FirmwareItem {
-                         component,
-                         version,
-                         image,
-                         class,
-                         ..
-                     }| WantedFirmware {
-                        component: component.clone(),
-                        version: version.clone(),
-                        image: *image,
-                        class: *class,
-                    },
-                )
-                .collect(),
-        }
     }
 }
 

@@ -498,6 +498,19 @@ fn trap_14_the_effective_concurrency_and_its_rule_are_shown() {
         ),
         (2, "max_changing")
     );
+    // A node of another domain changes beside the first, although the second is refused.
+    policy.budgets.max_changing = Amount::Count(3);
+    fleet.budget.domains = vec![domain("rack:r1", 1)];
+    fleet.nodes.truncate(3);
+    fleet.nodes[2].member.domains.clear();
+    let plan = super::plan(&policy, &fleet, start());
+    assert_eq!(
+        (
+            plan.concurrency.max,
+            plan.concurrency.bound_by.unwrap().code()
+        ),
+        (2, "domain_budget")
+    );
 }
 
 #[test]

@@ -263,8 +263,10 @@ mod tests {
         let stack = locked(&stack(&json!({
             "firmware": [{ "component": "bmc", "version": "1.0" },
                          { "component": "bios", "version": "2.1", "product": "PowerEdge*" },
+                         { "component": "bios", "version": "3.0", "product": "SYS-*" },
                          { "component": "cpld", "version": "3", "product": "*" }],
-            "bios": [{ "source": "guide", "product": "SYS-*", "attributes": { "NPS": 4 } }],
+            "bios": [{ "source": "guide", "attributes": { "NPS": 1, "Sriov": true } },
+                     { "source": "guide", "product": "SYS-*", "attributes": { "NPS": 4 } }],
         })));
         let report = |id: &str, version: &str| SeenFirmware {
             id: id.to_owned(),
@@ -277,33 +279,41 @@ mod tests {
                 report("bios", "2.1"),
                 report("cpld", "3"),
             ],
-            bios: BTreeMap::from([("NPS".to_owned(), BiosValue::Number(4))]),
+            bios: BTreeMap::from([
+                ("NPS".to_owned(), BiosValue::Number(4)),
+                ("Sriov".to_owned(), BiosValue::Flag(true)),
+            ]),
             unread: Vec::new(),
         };
         let compare = |facts: Option<&Facts>| {
             let compared = stack.compare_firmware(facts, Some(&seen));
-            let shown = compared.into_iter().map(|one| (one.item, one.found));
-            shown.collect::<Vec<_>>()
+            let lines: Vec<String> = compared.iter().map(ToString::to_string).collect();
+            lines
         };
-        let known = |item: &str, found: &str| (item.to_owned(), Some(found.to_owned()));
-        let unknown = |item: &str| (item.to_owned(), None);
         let mut facts = Facts::default();
-        facts.smbios.product = Some("PowerEdge XE9680".to_owned());
+        facts.smbios.product = Some("SYS-821GE".to_owned());
         assert_eq!(
             compare(Some(&facts)),
             [
-                known("firmware bmc", "1.0"),
-                known("firmware bios", "2.1"),
-                known("firmware cpld", "3")
+                "firmware bmc is 1.0, wanted 1.0",
+                "firmware bios is 2.1, wanted 3.0",
+                "firmware cpld is 3, wanted 3",
+                "bios NPS is 4, wanted 4",
+                "bios Sriov is true, wanted true",
             ]
         );
+        // The NPS of every product is not that of a SYS-*, so it is neither compared nor set.
         let of_none = [
-            known("firmware bmc", "1.0"),
-            known("firmware cpld", "3"),
-            unknown("firmware bios"),
-            unknown("bios NPS"),
+            "firmware bmc is 1.0, wanted 1.0",
+            "firmware cpld is 3, wanted 3",
+            "bios Sriov is true, wanted true",
+            "firmware bios for PowerEdge* is unknown, wanted 2.1",
+            "firmware bios for SYS-* is unknown, wanted 3.0",
+            "bios NPS for SYS-* is unknown, wanted 4",
         ];
         assert_eq!(compare(None), of_none);
+        let set: Vec<String> = stack.firmware_of(None).bios.into_keys().collect();
+        assert_eq!(set, ["Sriov"]);
         for product in [None, Some(String::new())] {
             facts.smbios.product = product;
             assert_eq!(compare(Some(&facts)), of_none);
