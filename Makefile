@@ -135,7 +135,7 @@ e2e: stack
 fuzz: deps
 	fuzz/run $(or $(SECONDS_EACH),8) $(FUZZ)
 
-# Against the programs that people use today, which are installed first; docs/benchmarks.md is written anew. `BENCH=dhcp` runs one alone;
+# Against the programs that people use today, which are installed first; docs/benchmarks.md is rewritten. `BENCH=dhcp` runs one alone;
 # `BENCH=ironic`, which brings a database with it, runs only so.
 bench: deps
 	$(AS_ROOT) bench/peers $(BENCH)

@@ -1,6 +1,6 @@
 """The engine alone: each node of a fleet is accepted, moved on, given a reservation of watts, and given its first job with a permit, each in a single pass and transaction.
-Against pgbench, which sends the statements of such a pass to the same Postgres, on the same data, over as many connections. Each run writes its script from the
-statements that the engine sent."""
+Against pgbench, which sends the statements of such a pass to the same Postgres, on the same data, over as many connections. Each run writes pgbench's script from
+the statements that the engine sent."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import machine
 NODES, ROUNDS, WORKERS = 4000, 3, 8
 ACCEPT = "UPDATE nodes SET wish = 'accept', due_at = '2000-01-01'"
 MOVED = "SELECT count(*) FROM nodes n JOIN jobs j ON j.node_id = n.id JOIN permits p ON p.id = j.permit_id WHERE n.state = 'inspecting'"
-NOTES = ["A turn is one transition, one event of it, one operation, one job with its permit, and the events of both: what pgbench repeats. pgbench decides nothing, parses nothing "
+NOTES = ["A pass is one transition, one event of it, one operation, one job with its permit, and the events of both: what pgbench repeats. pgbench decides nothing, parses nothing "
          "of what it reads, and knows what it will write."]
 
 

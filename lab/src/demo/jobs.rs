@@ -12,8 +12,8 @@ use crate::slurm::Slurm;
 /// Time limit until a job runs, or until a drained node is without jobs.
 pub(super) const SHORT: Duration = Duration::from_secs(5 * 60);
 
-/// Starts a job that sleeps on the admitted node, and waits until the job runs. `limits` are further
-/// arguments of srun.
+/// Starts a job that sleeps on the admitted node, and waits until the job runs. `limits` are arguments
+/// of srun, such as a time limit.
 pub(super) async fn start_job(
     slurm: &Slurm,
     client: &Client,
