@@ -264,6 +264,8 @@ mod tests {
             "firmware": [{ "component": "bmc", "version": "1.0" },
                          { "component": "bios", "version": "2.1", "product": "PowerEdge*" },
                          { "component": "bios", "version": "3.0", "product": "SYS-*" },
+                         { "component": "psu", "version": "5" },
+                         { "component": "psu", "version": "6", "product": "PowerEdge*" },
                          { "component": "cpld", "version": "3", "product": "*" }],
             "bios": [{ "source": "guide", "attributes": { "NPS": 1, "Sriov": true } },
                      { "source": "guide", "product": "SYS-*", "attributes": { "NPS": 4 } }],
@@ -277,6 +279,7 @@ mod tests {
             firmware: vec![
                 report("bmc", "1.0"),
                 report("bios", "2.1"),
+                report("psu", "5"),
                 report("cpld", "3"),
             ],
             bios: BTreeMap::from([
@@ -297,6 +300,7 @@ mod tests {
             [
                 "firmware bmc is 1.0, wanted 1.0",
                 "firmware bios is 2.1, wanted 3.0",
+                "firmware psu is 5, wanted 5",
                 "firmware cpld is 3, wanted 3",
                 "bios NPS is 4, wanted 4",
                 "bios Sriov is true, wanted true",
@@ -308,6 +312,7 @@ mod tests {
             "firmware cpld is 3, wanted 3",
             "bios Sriov is true, wanted true",
             "firmware bios for PowerEdge* is unknown, wanted 2.1",
+            "firmware psu for PowerEdge* is unknown, wanted 6",
             "firmware bios for SYS-* is unknown, wanted 3.0",
             "bios NPS for SYS-* is unknown, wanted 4",
         ];
