@@ -2,7 +2,7 @@
 //! while the node serves, and reported with the found and the wanted value.
 
 use muster_core::firmware::{BiosValue, BmcInventory, SeenFirmware};
-use muster_core::wire::job::JobSpec;
+use muster_core::wire::job::{Job, JobSpec};
 use serde_json::{Value, json};
 
 use crate::simulated::{Fuel, World};
@@ -122,20 +122,21 @@ async fn firmware_is_set_before_the_image_and_shown_on_request() {
     world.check().await;
 }
 
+/// Lists the comparisons in the plan of a job for gates.
+fn list_compared(job: &Job) -> Vec<String> {
+    let JobSpec::Gates { plan, .. } = &job.spec else {
+        panic!("gates")
+    };
+    let compared = plan.firmware.iter().flatten();
+    compared.map(ToString::to_string).collect()
+}
+
 #[tokio::test]
 async fn gates_and_drift_say_both_values_and_what_is_unknown_is_told_as_unknown() {
     let mut world = world().await;
     world.claim("n1").await.expect(201);
     let job = world.until_leased("n1", "gates").await;
-    let JobSpec::Gates { plan, .. } = &job.spec else {
-        panic!("gates")
-    };
-    let compared: Vec<String> = plan
-        .firmware
-        .iter()
-        .flatten()
-        .map(ToString::to_string)
-        .collect();
+    let compared = list_compared(&job);
     assert_eq!(
         compared,
         [
@@ -435,15 +436,6 @@ async fn firmware_for_a_product_reaches_a_machine_without_facts_of_the_live_imag
     let unknown = "bios SriovGlobalEnable for XE9680* is unknown, wanted Disabled";
     assert!(drift.text.contains(unknown), "{}", drift.text);
     world.ask("n1", "converge").await.expect(202);
-    let job = world.until_leased("n1", "gates").await;
-    let JobSpec::Gates { plan, .. } = &job.spec else {
-        panic!("gates")
-    };
-    let compared: Vec<String> = plan
-        .firmware
-        .iter()
-        .flatten()
-        .map(ToString::to_string)
-        .collect();
+    let compared = list_compared(&world.until_leased("n1", "gates").await);
     assert!(compared.contains(&unknown.to_owned()), "{compared:?}");
 }

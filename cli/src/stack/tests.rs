@@ -1,4 +1,5 @@
-//! The whole of `stack lock` against a small mirror of our own, by the real apt; then a real apt installs from the bundle alone.
+//! `stack lock` against a small local mirror with the real apt; then a real apt installs from the bundle
+//! alone.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ struct Bench {
     dir: tempfile::TempDir,
 }
 
-/// name, version, architecture, dependencies
+/// Name, version, architecture and dependencies of each package in the mirror.
 const OFFERED: [(&str, &str, &str, &str); 6] = [
     ("base", "1.0", "amd64", ""),
     ("tool", "0.9-1", "amd64", ""),
@@ -81,7 +82,7 @@ impl Bench {
     }
 }
 
-/// Builds one package; returns its stanza.
+/// Builds a package. Returns the stanza of the index.
 fn build(
     dir: &Path,
     mirror: &Path,
@@ -180,7 +181,7 @@ async fn locks_the_whole_closure_and_makes_a_repository_that_apt_installs_from()
     install_from_bundle(&bench, &locked).await;
 }
 
-/// Lays the bundle out as the agent serves it, and asks a fresh apt that knows nothing else.
+/// Installs from the bundle, in the agent's layout, with a new apt that has no other source.
 async fn install_from_bundle(bench: &Bench, locked: &StackSpec) {
     let blobs = bench.path("one/blobs/sha256");
     let bundle = std::fs::read(blobs.join(locked.bundle.unwrap().hex())).unwrap();
@@ -210,7 +211,7 @@ async fn each_package_is_told_with_the_repository_it_came_from() {
         (&site, ("tool", "1.0-1", "amd64", "")),
         (&own, ("base", "1.0", "amd64", "")),
     ] {
-        // Laid out as a mirror is, with a suite and a component.
+        // The layout of a mirror, with a suite and a component.
         let packages = folder.join("dists/stable/main/binary-amd64");
         std::fs::create_dir_all(&packages).unwrap();
         let stanza = build(bench.dir.path(), folder, package);
@@ -332,7 +333,7 @@ fn the_reference_stack_is_one() {
     );
 }
 
-/// The manifest of the image that the shipped stacks lie over, with next to nothing in it.
+/// A manifest with few packages, for the image of the shipped stacks.
 fn plain_image() -> serde_json::Value {
     serde_json::json!({
         "name": "debian-12", "version": "1", "os": "debian", "os_version": "12.11", "arch": "amd64", "kernel": "6.1.0-40-amd64",
@@ -423,10 +424,10 @@ const PARTS: [&str; 7] = [
     "storage-scale.toml",
     "weka.toml",
 ];
-/// Of these, what is no client of a file system.
+/// The parts without a client of a file system.
 const TOOLS: [&str; 3] = ["gpu-tests.toml", "ipmi.toml", "rccl-tests.toml"];
 
-/// A stack with a part, resolved against both indexes that were written down.
+/// A stack with a part, resolved against both recorded indexes.
 fn joined(dir: &Path, stack: &str, part: &Path) -> LockArgs {
     let indexes = [
         "recorded/debian-12-gpu.packages",
@@ -468,7 +469,7 @@ async fn shipped_parts_join_shipped_stacks_and_resolve_offline() {
                 facts: None,
             });
             assert_eq!(refused, None, "{stack} with {part}");
-            // What the stack had is still there, and what the part brings is: its mount, which gates look for.
+            // The items of the stack remain, and the part adds its own: the mount, for the gates.
             let alone = parse(&shipped(stack)).unwrap();
             assert!(
                 alone
@@ -537,7 +538,7 @@ async fn a_part_that_says_otherwise_is_refused_by_name() {
         "{refused}"
     );
     assert!(!dir.path().join("out.toml").exists());
-    // A layer for another kernel: there is none in the index, and with one the rule refuses it.
+    // A layer for another kernel is missing in the index; with such a layer, the rule refuses the stack.
     let scale = read(&shipped("parts/storage-scale.toml")).unwrap();
     let other = scale.replace("gpfs.gplbin-6.1.0-40-amd64", "gpfs.gplbin-6.1.0-39-amd64");
     std::fs::write(&part, other).unwrap();
@@ -578,7 +579,7 @@ async fn a_wrong_tuple_is_refused_before_it_is_locked() {
         "{refused}"
     );
     assert!(!dir.path().join("out.toml").exists());
-    // The closure counts, not only what is named: the driver's module is a dependency here.
+    // Dependencies count as well as named packages: the driver's module is a dependency.
     let split = right.replace(
         "nvidia-open = \"580.126.20-1\"",
         "nvidia-open = \"580.126.20-1\"\nlibcuda1 = \"580.95.05-1\"",
@@ -608,7 +609,7 @@ async fn a_keyring_that_is_not_there_is_refused() {
         refused.contains(&format!("the keyring {} does not exist", missing.display())),
         "{refused}"
     );
-    // apt copies nothing out of such a repository, and the bundle would lack its packages.
+    // apt copies no file from such a repository, so the bundle would lack the packages.
     let args = LockArgs {
         keyring: None,
         also: vec!["deb [trusted=yes] file:/srv/ours /".into()],

@@ -79,7 +79,7 @@ fn stages_run_in_order_and_stop_at_the_first_that_does_not_pass() {
 #[test]
 fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
     let mut hung = recorded("hung", "node", "");
-    // A child of a child: the whole group must go. Seconds that nobody else sleeps here.
+    // A child of a child: the whole group is killed. No other process sleeps as many seconds.
     let seconds = format!("{}.5", 100_000 + std::process::id());
     hung.argv = ["timeout", "--foreground", &seconds, "sleep", &seconds]
         .map(String::from)
@@ -108,7 +108,8 @@ fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
     assert_eq!(left.count(), 0, "no child outlives its gate");
 }
 
-/// Waits to be killed while another process traces it: until that one is gone, a killed process is not to be had, as one that hangs in the kernel.
+/// Waits for SIGKILL under a tracer. While the tracer lives, a killed process stays, like a process that
+/// hangs in the kernel.
 const UNDYING: &str = r#"
 import ctypes, os, sys, time
 libc, me = ctypes.CDLL(None), os.getpid()
@@ -137,7 +138,7 @@ fn a_tool_that_cannot_be_killed_is_not_waited_for() {
         .to_vec();
     undying.timeout_s = 3;
     undying.on_timeout = muster_core::gates::OnTimeout::Fail;
-    // What follows it is still asked.
+    // The next gate still runs.
     let results = run(
         &plan(vec![undying, recorded("after", "node", SAT)]),
         &Facts::default(),
@@ -216,7 +217,7 @@ fn a_log_of_eight_mib_is_read_and_no_other_answer_that_long() {
 #[test]
 fn a_gate_for_each_disk_asks_every_disk() {
     let mut smart = shipped_gate("disk.smart");
-    // Answers for whichever disk it is asked about, without one to ask.
+    // Prints the same answer for every disk, and reads no disk.
     let answer =
         include_str!("../../../fixtures/smartctl-7.1-nvme-good.json").replace("test serial", "S1");
     smart.argv = vec!["printf".into(), "%.0s%s".into(), "${each}".into(), answer];
@@ -242,7 +243,7 @@ fn a_gate_for_each_disk_asks_every_disk() {
         verdict(&[Some("S1")]),
         (Verdict::Pass, verdict(&[Some("S1")]).1, Some("S1".into()))
     );
-    // What was run can be run again, as it stands in the evidence: words are what they stood for.
+    // The command of the evidence can be run again: placeholders are replaced by values.
     let kept = run(&plan(vec![smart.clone()]), &facts(&[Some("S1")]))
         .expect("results")
         .remove(0)
@@ -393,7 +394,7 @@ fn software_is_held_against_the_stack() {
         told[1].1
     );
 
-    // A stack that brings the former kernel is served by it, and no longer by the newer one that is there.
+    // A stack with the former kernel wants the former kernel, although a newer kernel is installed.
     write("proc/cmdline", "root=/dev/nvme0n1p2 iommu=pt\n");
     write("proc/sys/kernel/tainted", "0\n");
     let packages = &mut plan.stack.as_mut().expect("a stack").packages;
@@ -470,7 +471,7 @@ fn firmware_is_held_against_what_the_bmc_said() {
         Verdict::Error,
         "unknown is no pass"
     );
-    // A BMC that says nothing at all: an error, unless the profile says that this model has none to say it.
+    // No known value is an error, unless the profile makes the gate optional.
     assert_eq!(judged(Some(vec![unknown.clone()]), None).0, Verdict::Error);
     let (verdict, told) = judged(Some(vec![unknown]), Some(Mode::Optional));
     assert_eq!(verdict, Verdict::Skipped, "{told}");
@@ -516,7 +517,7 @@ fn the_clock_is_held_against_the_agents() {
         );
         thread.join().expect("three answers");
     }
-    // An answer that is long under way leaves as much doubt, in milliseconds; the quickest of three counts.
+    // A slow answer adds its delay to the doubt, in milliseconds; the fastest of three answers counts.
     for (pauses_ms, doubt) in [([100; 3], 90.0..900.0), ([300, 0, 300], 0.0..290.0)] {
         let (url, thread) = serve(0, pauses_ms);
         plan.variables.insert("agent_url".into(), url);
@@ -527,7 +528,7 @@ fn the_clock_is_held_against_the_agents() {
         assert!(doubt.contains(&off), "{off} ms after {pauses_ms:?}");
         thread.join().expect("three answers");
     }
-    // Nobody listens there any more.
+    // No server listens at the address any more.
     assert_eq!(
         run(&plan, &Facts::default()).expect("results")[0].verdict,
         Verdict::Error
