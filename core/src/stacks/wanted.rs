@@ -1,7 +1,7 @@
 //! Firmware and BIOS values wanted for a machine, from the lock of a stack. An item may be for certain
 //! products only. While the machine's product is unknown, so are the values of such items.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::language::FirmwareItem;
 use super::{StackLock, StackSpec, rules};
@@ -42,29 +42,13 @@ impl StackSpec {
 impl StackLock {
     /// Returns the firmware and BIOS values wanted for a machine with this product name.
     pub fn firmware_of(&self, product: &str) -> Wanted {
-        self.select_firmware(|only| only.is_none_or(|only| rules::glob(only, product)))
+        self.select_firmware(|only| is_for(only, product), |_| true)
     }
 
     /// Returns the firmware and BIOS values wanted for every product. A value is left out if an item
     /// for certain products names the same component or attribute.
     fn firmware_of_all(&self) -> Wanted {
-        let other = self.select_firmware(is_of_products);
-        let Wanted { firmware, bios } = self.firmware_of("");
-        let components: BTreeSet<&str> = other
-            .firmware
-            .iter()
-            .map(|one| one.component.as_str())
-            .collect();
-        Wanted {
-            firmware: firmware
-                .into_iter()
-                .filter(|one| !components.contains(one.component.as_str()))
-                .collect(),
-            bios: bios
-                .into_iter()
-                .filter(|(name, _)| !other.bios.contains_key(name))
-                .collect(),
-        }
+        self.select_firmware(|_| true, |only| !is_of_products(only))
     }
 
     /// Lists the values for certain products as unknown, with the product.
@@ -77,7 +61,7 @@ impl StackLock {
             .flatten()
             .collect();
         let unknown = products.into_iter().flat_map(|product| {
-            let wanted = self.select_firmware(|only| only == Some(product));
+            let wanted = self.select_firmware(|only| only == Some(product), |_| true);
             let of_product = wanted.compare(None).into_iter();
             of_product.map(move |one| Compared {
                 item: format!("{} for {product}", one.item),
@@ -87,54 +71,108 @@ impl StackLock {
         unknown.collect()
     }
 
-    /// Returns the wanted values of the items whose product pattern is selected.
-    fn select_firmware(&self, selects: impl Fn(Option<&str>) -> bool) -> Wanted {
-        let is_for = |only: &Option<String>| selects(only.as_deref());
-        let firmware: Vec<&FirmwareItem> = self
+    /// Returns the wanted values. `fits` selects items by product pattern, each component and
+    /// attribute gets a single value, and `keeps` then selects by pattern again.
+    fn select_firmware(
+        &self,
+        fits: impl Fn(Option<&str>) -> bool,
+        keeps: impl Fn(Option<&str>) -> bool,
+    ) -> Wanted {
+        let own = self
             .firmware
             .iter()
-            .filter(|item| is_for(&item.product))
-            .collect();
-        let own = firmware.iter().map(|item| &item.attributes);
+            .map(|item| (&item.product, &item.attributes));
         let bios = self
             .bios
             .iter()
-            .filter(|item| is_for(&item.product))
-            .map(|item| &item.attributes);
+            .map(|item| (&item.product, &item.attributes));
+        let attributes = own.chain(bios).flat_map(|(product, attributes)| {
+            attributes.iter().map(|(name, value)| Candidate {
+                name,
+                product: product.as_deref(),
+                value,
+            })
+        });
         Wanted {
-            bios: own
-                .chain(bios)
-                .flatten()
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
-            firmware: firmware
+            firmware: choose_firmware(&self.firmware, &fits)
                 .into_iter()
-                .map(
-                    |FirmwareItem {
-                         component,
-                         version,
-                         image,
-                         class,
-                         ..
-                     }| WantedFirmware {
-                        component: component.clone(),
-                        version: version.clone(),
-                        image: *image,
-                        class: *class,
-                    },
-                )
+                .filter(|item| keeps(item.product.as_deref()))
+                .map(want)
+                .collect(),
+            bios: choose(attributes.filter(|one| fits(one.product)))
+                .into_iter()
+                .filter(|one| keeps(one.product))
+                .map(|one| (one.name.to_owned(), one.value.clone()))
                 .collect(),
         }
     }
 }
 
+/// Chooses an item for each component among the items with a fitting product pattern.
+pub(super) fn choose_firmware(
+    items: &[FirmwareItem],
+    fits: impl Fn(Option<&str>) -> bool,
+) -> Vec<&FirmwareItem> {
+    let candidates = items.iter().map(|item| Candidate {
+        name: &item.component,
+        product: item.product.as_deref(),
+        value: item,
+    });
+    let chosen = choose(candidates.filter(|one| fits(one.product)));
+    chosen.into_iter().map(|one| one.value).collect()
+}
+
+/// A value for a component or an attribute, and the products that it is for.
+struct Candidate<'a, T> {
+    name: &'a str,
+    product: Option<&'a str>,
+    value: &'a T,
+}
+
+/// Chooses a value for each name, in the order of the stack. The longest product pattern wins; a
+/// value for every product has the shortest.
+fn choose<'a, T>(values: impl Iterator<Item = Candidate<'a, T>>) -> Vec<Candidate<'a, T>> {
+    let mut chosen: BTreeMap<&str, (usize, Candidate<'a, T>)> = BTreeMap::new();
+    for (at, value) in values.enumerate() {
+        let other = chosen.get(value.name);
+        if other.is_none_or(|(_, other)| rank(other.product) <= rank(value.product)) {
+            chosen.insert(value.name, (at, value));
+        }
+    }
+    let mut chosen: Vec<_> = chosen.into_values().collect();
+    chosen.sort_by_key(|(at, _)| *at);
+    chosen.into_iter().map(|(_, value)| value).collect()
+}
+
+/// Returns the length of a product pattern without stars, then the pattern. The rank of patterns
+/// does not depend on the order in the stack, so a diff of two stacks shows every change.
+fn rank(only: Option<&str>) -> (usize, &str) {
+    let only = only.filter(|only| is_of_products(Some(only)));
+    let only = only.unwrap_or_default();
+    (only.chars().filter(|c| *c != '*').count(), only)
+}
+
+fn want(item: &FirmwareItem) -> WantedFirmware {
+    WantedFirmware {
+        component: item.component.clone(),
+        version: item.version.clone(),
+        image: item.image,
+        class: item.class,
+    }
+}
+
+/// Returns whether an item with this pattern is for a machine with this product name.
+pub(super) fn is_for(only: Option<&str>, product: &str) -> bool {
+    only.is_none_or(|only| rules::glob(only, product))
+}
+
 /// Returns whether a pattern of an item selects certain products only.
-fn is_of_products(only: Option<&str>) -> bool {
+pub(super) fn is_of_products(only: Option<&str>) -> bool {
     only.is_some_and(|only| !rules::glob(only, ""))
 }
 
 /// Returns the product name of a machine, if known.
-fn find_product(facts: Option<&Facts>) -> Option<&str> {
+pub(super) fn find_product(facts: Option<&Facts>) -> Option<&str> {
     let product = facts?.smbios.product.as_deref()?;
     Some(product).filter(|product| !product.is_empty())
 }

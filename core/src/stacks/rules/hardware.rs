@@ -7,12 +7,14 @@ use super::Level;
 use crate::firmware::{BiosValue, UpdateClass, is_secret};
 use crate::stacks::StackSpec;
 use crate::stacks::language::FirmwareItem;
+use crate::stacks::wanted::is_of_products;
 
 /// Reports errors in the firmware and BIOS settings of a stack.
 pub(super) fn check(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
     for item in &stack.firmware {
         check_firmware(item, report);
     }
+    check_versions(stack, report);
     for item in &stack.bios {
         let about = item.attributes.keys().next().map_or("bios", String::as_str);
         if item.attributes.is_empty() {
@@ -60,6 +62,27 @@ fn check_firmware(item: &FirmwareItem, report: &mut impl FnMut(Level, &str, Stri
     }
 }
 
+/// Reports components wanted in two versions for the same products.
+fn check_versions(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
+    let mut known: BTreeMap<(Option<&str>, &str), &str> = BTreeMap::new();
+    for item in &stack.firmware {
+        let FirmwareItem {
+            component, version, ..
+        } = item;
+        let products = products_of(item.product.as_deref());
+        let other = known.insert((products, component), version);
+        if other.is_some_and(|other| other != version) {
+            let sentence = format!("firmware {component} is wanted in two versions");
+            report(Level::Refused, component, sentence);
+        }
+    }
+}
+
+/// Returns the pattern of an item for certain products. `*` means every product.
+fn products_of(product: Option<&str>) -> Option<&str> {
+    product.filter(|only| is_of_products(Some(only)))
+}
+
 /// Reports BIOS attributes that are malformed, secret, or set to two values for one product.
 fn check_attributes(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
     let own = stack
@@ -70,7 +93,7 @@ fn check_attributes(stack: &StackSpec, report: &mut impl FnMut(Level, &str, Stri
         .bios
         .iter()
         .map(|item| (&item.product, &item.attributes));
-    let mut known: BTreeMap<(&Option<String>, &str), &BiosValue> = BTreeMap::new();
+    let mut known: BTreeMap<(Option<&str>, &str), &BiosValue> = BTreeMap::new();
     for (product, attributes) in own.chain(bios) {
         for (name, value) in attributes {
             let plain = name
@@ -85,7 +108,7 @@ fn check_attributes(stack: &StackSpec, report: &mut impl FnMut(Level, &str, Stri
                 let why = "a password is no setting of a stack, which everybody may read";
                 report(Level::Refused, name, format!("bios {name}: {why}"));
             }
-            let other = known.insert((product, name.as_str()), value);
+            let other = known.insert((products_of(product.as_deref()), name.as_str()), value);
             if other.is_some_and(|other| other != value) {
                 let sentence = format!("bios {name} is wanted in two ways");
                 report(Level::Refused, name, sentence);
@@ -166,6 +189,9 @@ mod tests {
                 { "component": "bmc", "version": "1.74", "image": image },
                 { "component": "nic", "version": "28", "attributes": { "Turbo": true } },
                 { "component": "two\nlines", "version": "1" },
+                { "component": "psu", "version": "1" },
+                { "component": "psu", "version": "2", "product": "*" },
+                { "component": "psu", "version": "3", "product": "XE9680" },
             ],
             "bios": [
                 { "attributes": { "Sriov": "Enabled" } },
@@ -181,6 +207,7 @@ mod tests {
             "one line each",
             "bios Sriov: say where the settings are from",
             "bios Sriov is wanted in two ways",
+            "firmware psu is wanted in two versions",
             "\"a b\"",
             "no attribute is named",
             "bios SetupPassword: a password",
@@ -188,9 +215,9 @@ mod tests {
             assert!(said.contains(word), "{word} in {said}");
         }
         assert_eq!(
-            said.matches("in two ways").count(),
-            1,
-            "of another product it is another setting: {said}"
+            said.matches("in two").count(),
+            2,
+            "for certain products another value is right: {said}"
         );
 
         let firmware = json!([{ "component": "bmc", "version": "1.74", "image": image, "source": "the maker" }]);
@@ -256,6 +283,47 @@ mod tests {
             names("SYS-821GE"),
             ("bmc".to_owned(), "NPS Sriov".to_owned())
         );
+    }
+
+    #[test]
+    fn of_two_fitting_items_the_longer_product_pattern_wins() {
+        let mut firmware = [
+            json!({ "component": "bmc", "version": "1" }),
+            json!({ "component": "bmc", "version": "2", "product": "PowerEdge*" }),
+            json!({ "component": "bmc", "version": "3", "product": "*XE9680" }),
+            json!({ "component": "bios", "version": "1", "product": "*",
+                    "attributes": { "Turbo": 1, "NPS": 1, "Sriov": 1 } }),
+            json!({ "component": "bios", "version": "2", "product": "PowerEdge*",
+                    "attributes": { "Turbo": 2, "NPS": 2 } }),
+        ];
+        let mut bios = [
+            json!({ "source": "guide", "product": "PowerEdge XE*", "attributes": { "NPS": 3 } }),
+            json!({ "source": "guide", "attributes": { "Boot": 4 } }),
+        ];
+        let list = |firmware: &[Value], bios: &[Value], product: &str| {
+            let items = json!({ "firmware": firmware, "bios": bios });
+            let lock = locked(&stack(&items)).lock.expect("it has one");
+            let wanted = lock.firmware_of(product).compare(None);
+            let mut lines: Vec<String> = wanted
+                .into_iter()
+                .map(|one| format!("{} {}", one.item, one.wanted))
+                .collect();
+            lines.sort_unstable();
+            lines.join(", ")
+        };
+        for _ in 0..2 {
+            assert_eq!(
+                list(&firmware, &bios, "PowerEdge XE9680"),
+                "bios Boot 4, bios NPS 3, bios Sriov 1, bios Turbo 2, firmware bios 2, firmware bmc 2"
+            );
+            assert_eq!(
+                list(&firmware, &bios, "XE9680"),
+                "bios Boot 4, bios NPS 1, bios Sriov 1, bios Turbo 1, firmware bios 1, firmware bmc 3"
+            );
+            // The order in the stack decides nothing.
+            firmware.reverse();
+            bios.reverse();
+        }
     }
 
     #[test]

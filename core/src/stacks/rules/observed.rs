@@ -1,18 +1,17 @@
 //! Firmware and expectations of a stack against the facts that were observed on a node.
 
 use super::packages::Subject;
-use super::version::glob;
 use super::{Finding, Level};
 use crate::facts::Facts;
 use crate::stacks::StackSpec;
 use crate::stacks::language::FirmwareItem;
+use crate::stacks::wanted::{choose_firmware, find_product, is_for, is_of_products};
 
 pub(super) fn check_observed(subject: Subject<'_>) -> Vec<Finding> {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
     let stack = subject.stack;
-    let product = facts.smbios.product.as_deref().unwrap_or_default();
     // Locked firmware is compared with the report of the BMC, which is more complete.
     let locked = stack
         .lock
@@ -23,17 +22,33 @@ pub(super) fn check_observed(subject: Subject<'_>) -> Vec<Finding> {
     } else {
         stack.firmware.as_slice()
     };
-    let fits = |item: &&FirmwareItem| {
-        item.product
-            .as_deref()
-            .is_none_or(|wanted| glob(wanted, product))
+    let mut found: Vec<Finding> = match find_product(Some(facts)) {
+        Some(product) => choose_firmware(items, |only| is_for(only, product))
+            .into_iter()
+            .filter_map(|item| check_firmware(item, facts))
+            .collect(),
+        None => choose_firmware(items, |_| true)
+            .into_iter()
+            .filter(|item| !is_of_products(item.product.as_deref()))
+            .filter_map(|item| check_firmware(item, facts))
+            .chain(items.iter().filter_map(check_product))
+            .collect(),
     };
-    let firmware = items.iter().filter(fits);
-    let mut found: Vec<Finding> = firmware
-        .filter_map(|item| check_firmware(item, facts))
-        .collect();
     found.extend(check_gpu_count(stack, facts));
     found
+}
+
+/// Reports an item for certain products on a machine whose product is unknown.
+fn check_product(item: &FirmwareItem) -> Option<Finding> {
+    let only = item.product.as_deref();
+    let product = only.filter(|_| is_of_products(only))?;
+    let FirmwareItem {
+        component, version, ..
+    } = item;
+    let sentence = format!(
+        "the machine's product is unknown; for {product} the {component} is wanted in version {version}"
+    );
+    Some(build_firmware(Level::Unknown, sentence, item))
 }
 
 fn check_firmware(item: &FirmwareItem, facts: &Facts) -> Option<Finding> {
@@ -54,13 +69,17 @@ fn check_firmware(item: &FirmwareItem, facts: &Facts) -> Option<Finding> {
             format!("the {component}'s firmware was not observed, wanted {version}"),
         ),
     };
-    Some(Finding {
+    Some(build_firmware(level, sentence, item))
+}
+
+fn build_firmware(level: Level, sentence: String, item: &FirmwareItem) -> Finding {
+    Finding {
         rule: "firmware".into(),
         level,
         sentence,
         source: item.source.clone(),
-        about: component.clone(),
-    })
+        about: item.component.clone(),
+    }
 }
 
 /// Notes a wrong number of GPUs. Inspection and gates judge a lost GPU, and the stack may be the

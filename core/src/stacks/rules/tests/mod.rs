@@ -628,6 +628,42 @@ fn a_stack_is_for_its_image_and_its_gpus() {
 }
 
 #[test]
+fn an_item_for_a_product_replaces_one_for_every_product() {
+    let stack = stack(
+        &json!({}),
+        &json!({ "firmware": [
+            { "component": "bios", "version": "2.1", "source": "the maker" },
+            { "component": "bios", "version": "3.0", "product": "SYS-*", "source": "the maker" },
+            { "component": "bmc", "version": "1", "source": "the maker" },
+        ] }),
+    );
+    let list = |product: Option<&str>| -> Vec<String> {
+        let mut facts = machine("2330");
+        facts.smbios.bios_version = Some("2.1".to_owned());
+        facts.smbios.product = product.map(str::to_owned);
+        let found = findings(Subject {
+            stack: &stack,
+            image: None,
+            facts: Some(&facts),
+        });
+        found
+            .into_iter()
+            .filter(|finding| finding.rule == "firmware")
+            .map(|finding| format!("{:?}: {}", finding.level, finding.sentence))
+            .collect()
+    };
+    let bmc = "Unknown: the bmc's firmware was not observed, wanted 1";
+    assert_eq!(list(Some("XE9680")), [bmc]);
+    let of_product = "Note: the bios is 2.1, wanted 3.0";
+    assert_eq!(list(Some("SYS-821GE")), [bmc, of_product]);
+    let unknown =
+        "Unknown: the machine's product is unknown; for SYS-* the bios is wanted in version 3.0";
+    for product in [None, Some("")] {
+        assert_eq!(list(product), [bmc, unknown]);
+    }
+}
+
+#[test]
 fn what_no_node_would_take_is_heard_before_one_has_it() {
     let wrong = stack(
         &json!({ "runc": "not-a-version" }),
