@@ -60,18 +60,23 @@ pub(super) fn converge(
     cx: &JobContext,
 ) -> Result<(), Failure> {
     dpkg::wait_for_locks(machine, cx)?;
-    let _quiet = NoServiceStarts::begin(machine)?;
+    let starts = NoServiceStarts::begin(machine)?;
     heal::finish(machine, plan, cx)?;
     // A new package may replace a package kept as a dependency; only the first transaction shows
     // the replacement.
-    if transact(machine, plan, cx)? {
-        transact(machine, plan, cx)?;
+    if transact(machine, plan, &starts, cx)? {
+        transact(machine, plan, &starts, cx)?;
     }
     Record::load(machine)?.prune(machine, &Database::read(machine)?, plan)
 }
 
 /// Runs one apt transaction; returns false when no package changes.
-fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<bool, Failure> {
+fn transact(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    starts: &NoServiceStarts,
+    cx: &JobContext,
+) -> Result<bool, Failure> {
     let database = Database::read(machine)?;
     let incoming: Vec<&LockedPackage> = plan
         .packages
@@ -126,6 +131,7 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     );
     note_reboot(machine, &database, &incoming, &removed)?;
     record.bring(machine, &database, &incoming)?;
+    starts.let_stop(removed.iter().copied())?;
     // A cancelled job must not kill dpkg in the middle: only the deadline does.
     cx.uncut(|| install.run(machine, cx, FailureCode::PackagesFailed, "--no-download"))?;
     // The agent's bundle keeps the archives; on the node the archives only fill the disk.

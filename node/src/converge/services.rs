@@ -220,17 +220,17 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Begins the start of a unit, and does not await the end.
+/// Begins the start or restart of a unit, and does not await the end.
 ///
 /// # Errors
 /// `service_failed` with the end of the unit's log.
-pub(super) fn begin(machine: &Machine, cx: &JobContext, unit: &str) -> Result<(), Failure> {
-    systemctl(
-        machine,
-        cx,
-        &["start", "--no-block", "--", unit],
-        Some(unit),
-    )
+pub(super) fn begin(
+    machine: &Machine,
+    cx: &JobContext,
+    verb: &str,
+    unit: &str,
+) -> Result<(), Failure> {
+    systemctl(machine, cx, &[verb, "--no-block", "--", unit], Some(unit))
 }
 
 /// Stops and disables the unit of a unit file about to be removed with the stack.

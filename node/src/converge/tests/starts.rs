@@ -50,6 +50,99 @@ fn an_upgrade_starts_an_enabled_service_that_does_not_run() {
 }
 
 #[test]
+fn an_upgrade_restarts_a_running_service_after_the_files_of_the_stack() {
+    const SCRIPT: &str = "#!/bin/sh\nset -e\ndeb-systemd-invoke restart svc.service\n";
+    const ALIAS: &str = "#!/bin/sh\nset -e\ndeb-systemd-invoke restart svc.service\n\
+                         deb-systemd-invoke restart alias.service\n";
+    const TRY: &str = "#!/bin/sh\nset -e\ndeb-systemd-invoke try-restart svc.service\n";
+    const PAIR: &str = "#!/bin/sh\nset -e\ndeb-systemd-invoke stop svc.service\n\
+                        deb-systemd-invoke start svc.service\n";
+    for (postinst, state, enabled, log) in [
+        (SCRIPT, "active", true, "restart svc.service\n"),
+        (SCRIPT, "active", false, "restart svc.service\n"),
+        (SCRIPT, "activating", true, "restart svc.service\n"),
+        (SCRIPT, "failed", true, "restart svc.service\n"),
+        (SCRIPT, "failed", false, ""),
+        (ALIAS, "active", true, "restart alias.service\n"),
+        (TRY, "active", true, "restart svc.service\n"),
+        (TRY, "inactive", true, ""),
+        (PAIR, "active", true, "restart svc.service\n"),
+    ] {
+        let Some((tree, bundle)) = setup(postinst) else {
+            return;
+        };
+        tree.write(&format!("/var/lib/units/svc.service.{state}"), "");
+        for unit in ["svc", "alias"] {
+            let needs = format!("/var/lib/units/{unit}.service.needs");
+            tree.write(&needs, "/etc/svc.conf");
+        }
+        if postinst == ALIAS {
+            tree.write("/var/lib/units/alias.service.active", "");
+            tree.write("/var/lib/units/alias.service.alias", "svc.service");
+        }
+        if !enabled {
+            tree.remove("/var/lib/units/svc.service.enabled");
+        }
+        let mut plan = bundle.plan(&[("svc", "1.0")]);
+        plan.files = vec![file("/etc/svc.conf", "ready\n", "root", false)];
+        run_on(&tree.machine(), &plan, &cx()).expect("a run");
+        assert_eq!(tree.text(CHANGES), log, "{state}, {enabled}: {postinst}");
+        let active = tree.path("/var/lib/units/svc.service.active");
+        assert!(log.is_empty() || active.exists(), "the restart succeeded");
+        assert!(!tree.path(LIST).exists());
+    }
+}
+
+#[test]
+fn a_service_named_by_the_stack_restarts_once() {
+    let restart = "#!/bin/sh\nset -e\ndeb-systemd-invoke restart svc.service\n";
+    let Some((tree, bundle)) = setup(restart) else {
+        return;
+    };
+    tree.write("/var/lib/units/svc.service.active", "");
+    let mut plan = bundle.plan(&[("svc", "1.0")]);
+    plan.services = vec![ServiceItem {
+        name: "svc".into(),
+        enabled: true,
+        running: true,
+        restart_on: Vec::new(),
+    }];
+    run_on(&tree.machine(), &plan, &cx()).expect("a run");
+    assert_eq!(tree.text(CHANGES), "daemon-reload\nrestart svc.service\n");
+}
+
+#[test]
+fn a_leaving_package_stops_its_service_and_an_upgrade_stops_none() {
+    let Some(tree) = Tree::unpack() else {
+        return;
+    };
+    let prerm = "#!/bin/sh\nset -e\n\
+                 [ \"$1\" != remove ] || deb-systemd-invoke stop old-svc.service other.service\n";
+    let postinst = "#!/bin/sh\nset -e\ndeb-systemd-invoke stop svc.service\n\
+                    /usr/sbin/policy-rc.d svc status\n";
+    let bundle = Bundle::of(&[
+        ("old-svc", "1.0", "", &[("prerm", prerm)]),
+        ("svc", "1.0", "", &[("postinst", postinst)]),
+    ]);
+    let machine = tree.machine();
+    let before = bundle.plan(&[("old-svc", "1.0")]);
+    run_on(&machine, &before, &cx()).expect("the first run");
+    for unit in ["old-svc", "other", "svc"] {
+        tree.write(&format!("/var/lib/units/{unit}.service.active"), "");
+    }
+    let mut after = bundle.plan(&[("svc", "1.0")]);
+    after.absent = vec!["old-svc".into()];
+    run_on(&machine, &after, &cx()).expect("the second run");
+    assert_eq!(tree.text(CHANGES), "stop old-svc.service\n");
+    let is_active = |unit: &str| {
+        let state = tree.path(&format!("/var/lib/units/{unit}.service.active"));
+        state.exists()
+    };
+    assert!(!is_active("old-svc") && !is_active("other") && is_active("svc"));
+    assert!(!tree.path("/run/muster/leaving-packages").exists());
+}
+
+#[test]
 fn a_refused_start_of_an_unnamed_service_fails_no_run() {
     let Some((tree, bundle)) = setup(START) else {
         return;
@@ -144,11 +237,21 @@ fn a_unit_without_an_answer_is_asked_again_by_the_next_run() {
     };
     let mut plan = bundle.plan(&[("svc", "1.0")]);
     tree.write("/var/lib/units/svc.service.unanswered", "");
+    tree.write("/lib/systemd/system/first.service", "[Service]\n");
+    tree.write("/var/lib/units/first.service.enabled", "");
+    tree.write(LIST, "restart svc.service\n");
     run_on(&tree.machine(), &plan, &cx()).expect("a run");
-    assert_eq!(tree.text(CHANGES), "");
+    assert_eq!(tree.text(CHANGES), "start first.service\n");
+    let kept = "unit svc.service\nrestart svc.service\n";
+    assert_eq!(tree.text(LIST), kept);
+    tree.remove("/var/lib/units/first.service.active");
     tree.remove("/var/lib/units/svc.service.unanswered");
     plan.files = vec![file("/etc/svc.conf", "ready\n", "root", false)];
     run_on(&tree.machine(), &plan, &cx()).expect("the next run");
-    assert_eq!(tree.text(CHANGES), "start svc.service\n");
+    assert_eq!(
+        tree.text(CHANGES),
+        "start first.service\nstart svc.service\n",
+        "the first unit ended by itself, and is not started again"
+    );
     assert!(!tree.path(LIST).exists());
 }

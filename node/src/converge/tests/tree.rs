@@ -32,6 +32,7 @@ for unit in "$@"; do
         [ ! -e $state/$unit.masked ] || { load=masked; file=masked; }
         [ ! -e $state/$unit.active ] || active=active
         [ ! -e $state/$unit.activating ] || active=activating
+        [ ! -e $state/$unit.failed ] || active=failed
         printf 'Id=%s\nNames=%s %s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\n' $id $unit $id $load $active $file
         [ ! -e $state/$unit.environment ] || sed 's/.*/EnvironmentFiles=& (ignore_errors=yes)/' $state/$unit.environment
         echo ;;
@@ -42,7 +43,7 @@ for unit in "$@"; do
     enable) touch $state/$unit.enabled ;;
     disable) rm -f $state/$unit.enabled; [ -z "$now" ] || rm -f $state/$unit.active ;;
     start | restart)
-        rm -f $state/$unit.active
+        rm -f $state/$unit.active $state/$unit.failed
         [ ! -e $state/$unit.needs -o -e "$(cat $state/$unit.needs 2>/dev/null)" ] || { echo "no file" >&2; exit 1; }
         [ ! -e $state/$unit.broken ] || { echo "Job for $unit failed." >&2; exit 1; }
         [ ! -e $state/$unit.slow ] || { touch $state/$unit.activating; sleep 60; }
