@@ -63,6 +63,9 @@ async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<Rol
     patiently(|| declare::site(&client)).await?;
     programs.start_agent().await?;
     declare::kinds(&client, options).await?;
+    if !options.json {
+        println!("declaring {} nodes", options.nodes);
+    }
     let mut follower = Follower::new(Until::InService);
     follower.know(declare::nodes(&client, options).await?);
     let bar = bar(options);
@@ -72,13 +75,9 @@ async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<Rol
     declare::next_stack(&client).await?;
     observer.start().await?;
     let play = async {
-        let forward = roll(options, &client, 2, true).await;
-        let back = match forward {
-            Ok(_) => roll(options, &client, 1, false).await,
-            Err(_) => Ok(Duration::ZERO),
-        };
+        let ended = roll_there_and_back(options, &client, &observer).await;
         programs.calm();
-        Ok((forward?, back?))
+        ended
     };
     let ((forward, back), kills) = tokio::try_join!(play, kills::every(options.kills, programs))?;
     let observed = observer.check(budgets(options.nodes)).await?;
@@ -96,6 +95,23 @@ async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<Rol
     );
     report.check()?;
     Ok(report)
+}
+
+/// Moves the pool to the new revision and back. The observer checks after each rollout: thousands of
+/// nodes take an hour, and a broken rule ends the run.
+async fn roll_there_and_back(
+    options: &FleetOptions,
+    client: &Client,
+    observer: &Observer,
+) -> anyhow::Result<(Duration, Duration)> {
+    let forward = roll(options, client, 2, true).await?;
+    let observed = observer.check(budgets(options.nodes)).await?;
+    observed.check()?;
+    if !options.json {
+        println!("the first rollout took {} s; {observed}", forward.as_secs());
+    }
+    let back = roll(options, client, 1, false).await?;
+    Ok((forward, back))
 }
 
 /// The budgets as the declaration means them, computed apart from the server.

@@ -2,6 +2,7 @@
 //! transaction; the log is read in the order of the commits, and every commit is checked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::process::Stdio;
 
 use anyhow::{Context, ensure};
@@ -42,6 +43,34 @@ pub struct Observed {
     pub most_out_of_a_rack: usize,
     /// Commits that broke a rule, as sentences.
     pub violations: Vec<String>,
+}
+
+impl Observed {
+    /// Checks that no commit broke a rule.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let broken = &self.violations;
+        ensure!(
+            broken.is_empty(),
+            "{} commits broke a rule: {}",
+            broken.len(),
+            broken[..broken.len().min(20)].join("; ")
+        );
+        Ok(())
+    }
+}
+
+impl fmt::Display for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} commits observed, {} took a serving node out, {} beyond a budget or under a halt; at most {} nodes out, {} of a rack",
+            self.commits,
+            self.taken,
+            self.violations.len(),
+            self.most_out,
+            self.most_out_of_a_rack
+        )
+    }
 }
 
 #[derive(Deserialize)]

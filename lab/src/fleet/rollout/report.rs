@@ -65,13 +65,7 @@ pub(super) fn of(options: &FleetOptions, rack: &Rack, run: Run) -> RolloutReport
 impl RolloutReport {
     /// Checks the rules of the ledger, and the jobs.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        let broken = &self.observed.violations;
-        ensure!(
-            broken.is_empty(),
-            "{} commits broke a rule: {}",
-            broken.len(),
-            broken[..broken.len().min(20)].join("; ")
-        );
+        self.observed.check()?;
         ensure!(
             self.interrupted.is_empty(),
             "{} jobs were interrupted: {}",
@@ -96,11 +90,7 @@ impl fmt::Display for RolloutReport {
             "seed {}: {} nodes at speed {}, {} kills; two rollouts in {:.1} s and {:.1} s",
             self.seed, self.nodes, self.speed, self.kills, self.forward_s, self.back_s
         )?;
-        writeln!(
-            f,
-            "{} commits observed, {} took a serving node out, none beyond a budget or under a halt; at most {} nodes out, {} of a rack",
-            observed.commits, observed.taken, observed.most_out, observed.most_out_of_a_rack
-        )?;
+        writeln!(f, "{observed}")?;
         write!(
             f,
             "{} jobs ended whole, none was interrupted; a changed node had no job for {:.1} s ({:.0} simulated)",
