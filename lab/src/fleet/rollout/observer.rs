@@ -341,6 +341,7 @@ mod tests {
             violations: Vec::new(),
         };
         assert_eq!(found, expected);
+        found.check().expect("the run goes on");
     }
 
     #[test]
@@ -350,6 +351,8 @@ mod tests {
             of_rack.violations,
             ["n2 is taken: 2 nodes of r1 are out, of 1"]
         );
+        let ended = of_rack.check().expect_err("the run ends");
+        assert!(ended.to_string().contains("n2 is taken"), "{ended}");
         let of_pool = observe(vec![
             node(2, 1, "failed"),
             node(3, 2, "failed"),
