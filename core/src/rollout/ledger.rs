@@ -66,6 +66,17 @@ impl Ledger {
         members: impl IntoIterator<Item = &'a Member>,
         now: Timestamp,
     ) -> Self {
+        Self::open_beside(budget, members, 0, now)
+    }
+
+    /// Opens the accounts as [`Ledger::open`]. `serving`: further members of the pool, which all
+    /// serve and belong to no domain of the act.
+    pub fn open_beside<'a>(
+        budget: &Budget,
+        members: impl IntoIterator<Item = &'a Member>,
+        serving: u32,
+        now: Timestamp,
+    ) -> Self {
         let domains = budget.domains.iter().map(|domain| {
             let account = (domain.axis.clone(), Account::default());
             (domain.id.clone(), account)
@@ -81,6 +92,7 @@ impl Ledger {
                 ledger.count(member, now);
             }
         }
+        ledger.pool.counted += serving;
         ledger.pool.max = budget.max_unavailable.of(ledger.pool.counted);
         for domain in &budget.domains {
             if let Some((_, account)) = ledger.domains.get_mut(&domain.id) {

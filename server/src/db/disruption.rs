@@ -275,7 +275,9 @@ pub async fn list_members(
     axes: &[DomainAxis],
     domains: &BTreeSet<String>,
 ) -> Result<Vec<MemberRow>, Error> {
-    list(conn, pool, site, &Selectors::new(axes, domains), true).await
+    let selectors = Selectors::new(axes, domains);
+    let nodes = list_nodes(conn, pool, site, &selectors, true).await?;
+    load_members(conn, pool, &nodes).await
 }
 
 /// Lists the claimed nodes of other pools in the failure domains of a site, as [`list_members`].
@@ -287,38 +289,106 @@ pub async fn list_neighbours(
     domains: &BTreeSet<String>,
 ) -> Result<Vec<MemberRow>, Error> {
     let selectors = Selectors::new(axes, domains);
-    list(conn, pool, Some(site), &selectors, false).await
+    let nodes = list_nodes(conn, pool, Some(site), &selectors, false).await?;
+    load_members(conn, pool, &nodes).await
 }
 
-async fn list(
+/// The members of a pool and of failure domains, without a row for each serving node of the pool.
+#[derive(Clone, Debug)]
+pub struct CountedMembers {
+    /// The nodes of the acts, all nodes of the domains, and the nodes of the pool that may be out.
+    pub rows: Vec<MemberRow>,
+    /// Further nodes of the pool. All serve, and none belongs to one of the domains.
+    pub serving: u32,
+}
+
+/// Lists the members that decide about acts on some nodes of a pool, and counts the other members of
+/// the pool. Among 10,000 nodes, few are out or in the domains of an act.
+pub async fn count_for_acts(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    site: ObjectId,
+    axes: &[DomainAxis],
+    domains: &BTreeSet<String>,
+    nodes: &[NodeId],
+) -> Result<CountedMembers, Error> {
+    let selectors = Selectors::new(axes, domains);
+    let nodes: Vec<Uuid> = nodes.iter().map(|id| id.0).collect();
+    let found = sqlx::query!(
+        r#"WITH near AS (
+               SELECT n.id FROM nodes n LEFT JOIN objects rack ON rack.id = n.rack_id
+               WHERE n.site_id = $2 AND (rack.name = ANY ($3) OR rack.labels @> ANY ($4::jsonb[]) OR n.labels @> ANY ($5::jsonb[]))),
+           listed AS (
+               SELECT id FROM near
+               UNION ALL SELECT n.id FROM nodes n JOIN claims c ON c.node_id = n.id AND c.pool_id = $1 AND c.state = 'bound'
+                         WHERE n.state <> 'in_service' OR n.held_back OR n.id = ANY ($6)
+               UNION ALL SELECT node_id FROM scheduler_outs
+               UNION ALL SELECT node_id FROM pair_ends WHERE back_at IS NULL)
+           SELECT COALESCE(array_agg(c.node_id), '{}') AS "nodes!",
+                  (SELECT count(*) FROM claims WHERE pool_id = $1 AND state = 'bound') - count(*) FILTER (WHERE c.pool_id = $1) AS "serving!"
+           FROM claims c
+           WHERE c.state = 'bound' AND c.node_id IN (SELECT id FROM listed) AND (c.pool_id = $1 OR c.node_id IN (SELECT id FROM near))"#,
+        pool as ObjectId,
+        site as ObjectId,
+        &selectors.racks,
+        &selectors.rack_labels as _,
+        &selectors.labels as _,
+        &nodes,
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    Ok(CountedMembers {
+        rows: load_members(conn, pool, &found.nodes).await?,
+        serving: u32::try_from(found.serving).unwrap_or_default(),
+    })
+}
+
+async fn list_nodes(
     conn: &mut PgConnection,
     pool: ObjectId,
     site: Option<ObjectId>,
     selectors: &Selectors,
     with_pool: bool,
+) -> Result<Vec<Uuid>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT n.id
+           FROM claims c JOIN nodes n ON n.id = c.node_id LEFT JOIN objects rack ON rack.id = n.rack_id
+           WHERE c.state = 'bound' AND (c.pool_id = $1 OR (n.site_id = $2 AND (
+                     rack.name = ANY ($3) OR rack.labels @> ANY ($4::jsonb[]) OR n.labels @> ANY ($5::jsonb[]))))
+                 AND ($6 OR c.pool_id <> $1)",
+        pool as ObjectId,
+        site as Option<ObjectId>,
+        &selectors.racks,
+        &selectors.rack_labels as _,
+        &selectors.labels as _,
+        with_pool,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Loads the members among some nodes, ordered by name.
+async fn load_members(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    nodes: &[Uuid],
 ) -> Result<Vec<MemberRow>, Error> {
     Ok(sqlx::query_as!(
         MemberRow,
         r#"SELECT n.id AS "node: NodeId", n.name, c.name AS claim, c.pool_id = $1 AS "in_pool!", n.state, n.entered_at, n.reason,
                   c.served_at IS NOT NULL AS "served!",
                   n.held_back OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!",
-                  CASE WHEN o.node_id IS NOT NULL AND n.state = 'in_service' AND (starts_with(o.reason, $6) AND o.seen_at <= n.entered_at) IS NOT TRUE
+                  CASE WHEN o.node_id IS NOT NULL AND n.state = 'in_service' AND (starts_with(o.reason, $3) AND o.seen_at <= n.entered_at) IS NOT TRUE
                        THEN concat_ws(': ', o.state, o.reason) END AS out,
                   c.written_off_until, c.written_off_reason, c.written_off_by,
                   n.site_id AS "site: ObjectId", site.name AS site_name, pool.name AS pool_name, rack.name AS "rack?", rack.labels AS "rack_labels?: Labels", n.labels AS "labels: Labels"
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects site ON site.id = n.site_id JOIN objects pool ON pool.id = c.pool_id
                 LEFT JOIN objects rack ON rack.id = n.rack_id LEFT JOIN scheduler_outs o ON o.node_id = n.id
-           WHERE c.state = 'bound' AND (c.pool_id = $1 OR (n.site_id = $2 AND (
-                     rack.name = ANY ($3) OR rack.labels @> ANY ($4::jsonb[]) OR n.labels @> ANY ($5::jsonb[]))))
-                 AND ($7 OR c.pool_id <> $1)
+           WHERE c.state = 'bound' AND c.node_id = ANY ($2)
            ORDER BY n.name"#,
         pool as ObjectId,
-        site as Option<ObjectId>,
-        &selectors.racks,
-        &selectors.rack_labels as _,
-        &selectors.labels as _,
+        nodes,
         OUR_REASON,
-        with_pool,
     )
     .fetch_all(conn)
     .await?)

@@ -13,7 +13,7 @@ use serde_json::json;
 use sqlx::PgConnection;
 
 use crate::db;
-use crate::db::disruption::PlaceRow;
+use crate::db::disruption::{MemberRow, PlaceRow};
 use crate::db::events::NewEvent;
 use crate::db::lifecycle::EngineNode;
 use crate::error::Error;
@@ -51,11 +51,13 @@ impl OpenLedger {
             .collect();
         db::disruption::lock(conn, pool, site, &domains).await?;
         let axes = &budgets.axes;
-        let rows = db::disruption::list_members(conn, pool, Some(site), axes, &domains).await?;
-        let members: Vec<Member> = rows.iter().map(|row| row.member(site, axes)).collect();
+        let counted =
+            db::disruption::count_for_acts(conn, pool, site, axes, &domains, nodes).await?;
+        let of_row = |row: &MemberRow| row.member(site, axes);
+        let members: Vec<Member> = counted.rows.iter().map(of_row).collect();
         let budget = build_budget(budgets.max_unavailable, axes, &members);
         Ok(Some(Self {
-            ledger: Ledger::open(&budget, &members, now),
+            ledger: Ledger::open_beside(&budget, &members, counted.serving, now),
             members,
         }))
     }

@@ -207,3 +207,26 @@ fn all_members_are_taken_or_none_and_the_numbers_are_from_before() {
     );
     assert!(ledger.take(&members[3]).is_err(), "the pool is used up");
 }
+
+#[test]
+fn serving_members_without_a_row_count_in_the_pool_alone() {
+    let members = [in_domains(0, &["a"]), in_domains(1, &["a"])];
+    let mut budget = budget(Amount::Percent(10), &[("a", 1)]);
+    budget.domains[0].max_unavailable = Amount::Percent(50);
+    let open = |serving| Ledger::open_beside(&budget, &members, serving, start());
+    // 10% of two members is at least 1; of all twenty members, 2.
+    assert_eq!(open(0).pool().max, 1);
+    let mut ledger = open(18);
+    let account = |counted, max| Account {
+        counted,
+        out: 0,
+        max,
+    };
+    assert_eq!(ledger.pool(), account(20, 2));
+    assert_eq!(ledger.domain("a"), Some(account(2, 1)));
+    assert_eq!(ledger.take(&members[0]), Ok(Slot::Taken));
+    assert_eq!(
+        ledger.take(&members[1]).unwrap_err().code(),
+        "domain_budget"
+    );
+}
