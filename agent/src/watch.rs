@@ -1,4 +1,4 @@
-//! The context of a long wait: deadline, cancellation, and a receiver for status sentences.
+//! The context of a long wait: deadline, cancellation, and a receiver for awaited conditions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Limits and status receiver of a wait.
+/// Limits of a wait, and the receiver of the awaited condition.
 #[derive(Clone)]
 pub struct Watch {
     /// Deadline by the local monotonic clock.
@@ -24,8 +24,8 @@ pub enum Stopped {
 }
 
 impl Watch {
-    /// `tell` receives a sentence whenever the awaited condition or the last seen state changes.
-    /// The function must not block.
+    /// `tell` receives the awaited condition and the last seen state, as a noun phrase. The function
+    /// must not block.
     pub fn new(
         deadline: Instant,
         cancel: CancellationToken,
@@ -38,9 +38,10 @@ impl Watch {
         }
     }
 
-    /// Reports the awaited condition and the last seen state.
-    pub fn waiting_for(&self, sentence: impl Into<String>) {
-        (self.tell)(sentence.into());
+    /// Reports the awaited condition and the last seen state: `Slurm to forget n1: the controller
+    /// still lists it`.
+    pub fn waiting_for(&self, thing: impl Into<String>) {
+        (self.tell)(thing.into());
     }
 
     /// Sleeps for `time`, unless the wait ends first.

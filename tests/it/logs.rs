@@ -133,7 +133,7 @@ async fn a_request_id_leads_to_the_agents_lines_of_the_job() {
     let actor = field_of(&answered, "actor").unwrap();
     assert!(actor.starts_with("token:admin-"), "{actor}");
 
-    // From the request to the operation, to the job, to the lease, to the agent.
+    // From the request to the operation, to the job, to the lease.
     let created = wait_for(
         &log,
         "muster_server",
@@ -152,10 +152,18 @@ async fn a_request_id_leads_to_the_agents_lines_of_the_job() {
     assert_eq!(field_of(&queued, "node").as_deref(), Some("n1"));
     let job = field_of(&queued, "job").unwrap();
     let leased = wait_for(&log, "muster_server", "job leased", ("job", &job)).await;
-    assert_eq!(field_of(&leased, "operation"), Some(operation));
+    assert_eq!(field_of(&leased, "operation").as_ref(), Some(&operation));
     assert_eq!(field_of(&leased, "agent").as_deref(), Some("a"));
-    let started = wait_for(&log, "muster_agent", "job started", ("job", &job)).await;
-    for (field, value) in [("node", "n1"), ("attempt", "1"), ("kind", "boot_live")] {
+    // From the request straight to the agent.
+    let id = ("request_id", REQUEST);
+    let started = wait_for(&log, "muster_agent", "job started", id).await;
+    for (field, value) in [
+        ("node", "n1"),
+        ("operation", &*operation),
+        ("job", &*job),
+        ("attempt", "1"),
+        ("kind", "boot_live"),
+    ] {
         assert_eq!(field_of(&started, field).as_deref(), Some(value));
     }
     // The live image has no bytes on the server, and the failure is in both logs.

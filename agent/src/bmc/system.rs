@@ -187,12 +187,10 @@ impl Bmc {
                 Err(error) => Err(error),
             };
             match &seen {
-                Ok(seen) => watch.waiting_for(format!(
-                    "waiting for the BMC to show power {wanted}; it shows {seen}"
-                )),
-                Err(error) => watch.waiting_for(format!(
-                    "waiting for the BMC to show power {wanted}; {error}"
-                )),
+                Ok(seen) => {
+                    watch.waiting_for(format!("the BMC to show power {wanted}; it shows {seen}"))
+                }
+                Err(error) => watch.waiting_for(format!("the BMC to show power {wanted}; {error}")),
             }
             let pause = match &seen {
                 Err(BmcError::Busy {

@@ -52,14 +52,14 @@ impl JobContext {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Returns a watch for a wait of at most `time` and never longer than the job. Status sentences
-    /// of the wait become status of the job.
+    /// Returns a watch for a wait of at most `time` and never longer than the job. The awaited
+    /// condition of the wait becomes the awaited condition of the job.
     pub fn watch(&self, time: Duration) -> Watch {
         let voice = Arc::clone(&self.voice);
         let deadline = self.deadline.min(Instant::now() + time);
         // A cancelled job is dropped during the wait, so the watch needs no cancellation token.
-        Watch::new(deadline, CancellationToken::new(), move |sentence| {
-            voice.waiting_for(sentence)
+        Watch::new(deadline, CancellationToken::new(), move |thing| {
+            voice.waiting_for(thing)
         })
     }
 

@@ -32,13 +32,17 @@ pub(super) enum End {
     Lost(CallError),
 }
 
-/// Returns the span of an attempt. A span at the level `error` is kept by every filter, so a warning
-/// always carries the fields.
+/// Returns the span of an attempt, with the operation and the request behind the job. A span at the
+/// level `error` is kept by every filter, so a warning always carries the fields.
 pub(super) fn span_of(job: &Job) -> Span {
+    let origin = job.origin.as_ref();
+    let operation = origin.map(|origin| tracing::field::display(origin.operation));
     tracing::error_span!(
         parent: None,
         "job",
         node = job.node_name,
+        operation,
+        request_id = origin.and_then(|origin| origin.request_id.as_deref()),
         job = %job.id,
         attempt = job.attempt,
         kind = job.spec.kind(),
@@ -106,9 +110,9 @@ async fn guarded(
 fn timed_out(context: &JobContext) -> Failure {
     let seconds = context.job.timeout_s;
     match context.voice.awaited() {
-        Some(what) => failed(
+        Some(thing) => failed(
             FailureCode::Timeout,
-            format!("after {seconds} s still {what}"),
+            format!("after {seconds} s still waiting for {thing}"),
         ),
         None => failed(
             FailureCode::Timeout,

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 const LOG_LINES: usize = 1000;
 /// Maximum number of log lines per renewal.
 const BATCH_LINES: usize = 500;
-/// Maximum length of a line or sentence in bytes.
+/// Maximum length of a line or condition in bytes.
 const TEXT_BYTES: usize = 4 << 10;
 
 /// The status of a job.
@@ -104,12 +104,13 @@ impl Voice {
         self.changed.notify_one();
     }
 
-    /// Sets the awaited condition of the job as a sentence.
-    pub fn waiting_for(&self, what: impl Into<String>) {
-        let what = Some(shortened(what.into()));
+    /// Sets the awaited condition of the job as a noun phrase: `SSH on n1`. Readers put the verb in
+    /// front.
+    pub fn waiting_for(&self, thing: impl Into<String>) {
+        let thing = Some(shortened(thing.into()));
         let mut said = self.lock();
-        if said.waiting_for != what {
-            said.waiting_for = what;
+        if said.waiting_for != thing {
+            said.waiting_for = thing;
             drop(said);
             self.changed.notify_one();
         }

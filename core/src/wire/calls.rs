@@ -200,7 +200,8 @@ pub struct RenewJob {
     pub attempt: i32,
     pub progress: Option<Progress>,
     pub log: Vec<LogLine>,
-    /// The awaited and the observed condition in one sentence, for "why is this node not moving?"
+    /// The awaited condition as a noun phrase, with the observed state: `SSH on n1 (no route)`.
+    /// Older agents write a sentence: `waiting for SSH on n1`.
     pub waiting_for: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clusters::{ClusterSpec, DrainReason, read_ordered};
-use crate::ids::{JobId, NodeId, PermitId};
+use crate::ids::{JobId, NodeId, OperationId, PermitId};
 use crate::stacks::ConvergePlan;
 use crate::values::{Digest, Mac};
 use crate::wire::adopt::Adopt;
@@ -25,6 +25,9 @@ pub struct Job {
     pub attempt: i32,
     pub node: NodeId,
     pub node_name: String,
+    /// The fields for the agent's log lines. Absent in the orders of an older server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// Assignment epoch of the node.
     pub epoch: i64,
     /// Time limit in seconds, from now.
@@ -33,6 +36,17 @@ pub struct Job {
     /// does not repeat an act blindly.
     pub acts: Vec<ActRecord>,
     pub spec: JobSpec,
+}
+
+/// The operation and the request behind a job. The agent only logs the ids, so unknown fields of a
+/// newer server are ignored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    pub operation: OperationId,
+    /// The id of the request that created the operation. Absent for an operation created by the
+    /// server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }
 
 /// The work of a job, by kind.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::bmc::Power;
 use super::calls::LeasedJobs;
-use super::job::JobSpec;
+use super::job::{Job, JobSpec};
 
 /// Header of a call for jobs: the supported kinds of orders, separated by commas. A server ignoring
 /// this header is of the previous version and sends no kind unknown to the agent.
@@ -52,11 +52,13 @@ const WAIVED_UNTIL: &str = "waived_until";
 
 /// A drain that requeues the jobs of the node. Without the field the jobs run to their end.
 const REQUEUE: &str = "requeue";
+/// The operation and the request behind a job, for the agent's log.
+const ORIGIN: &str = "origin";
 
 /// Fields added to orders after the kind's first version, listed in the header beside the kinds. An
 /// agent that does not list a field would reject the complete order because of the field. Each
 /// order must therefore also work without the field.
-pub const MEMBERS: &[&str] = &[MACHINE, LIFTS, WAIVED_UNTIL, REQUEUE];
+pub const MEMBERS: &[&str] = &[MACHINE, LIFTS, WAIVED_UNTIL, REQUEUE, ORIGIN];
 
 /// Returns the header value of this build.
 pub fn said() -> String {
@@ -119,27 +121,30 @@ fn lists_word(said: &str, word: &str) -> bool {
 
 /// Returns the order without fields unknown to an agent with this header value, or without the
 /// header.
-pub fn readable(header: Option<&str>, mut spec: JobSpec) -> JobSpec {
+pub fn readable(header: Option<&str>, mut job: Job) -> Job {
     let lacks = |member: &str| !header.is_some_and(|said| lists_word(said, member));
+    if lacks(ORIGIN) {
+        job.origin = None;
+    }
     if lacks(MACHINE) {
-        match find_power(&mut spec) {
+        match find_power(&mut job.spec) {
             Some(Power::Redfish(target)) => target.machine = None,
             Some(Power::Ipmi(target)) => target.machine = None,
             Some(Power::Manual { .. }) | None => {}
         }
     }
-    if let JobSpec::Admit { lifts, .. } = &mut spec
+    if let JobSpec::Admit { lifts, .. } = &mut job.spec
         && lacks(LIFTS)
     {
         *lifts = None;
     }
-    if let JobSpec::Drain { requeue, .. } = &mut spec
+    if let JobSpec::Drain { requeue, .. } = &mut job.spec
         && lacks(REQUEUE)
     {
         *requeue = false;
     }
     if lacks(WAIVED_UNTIL) {
-        match &mut spec {
+        match &mut job.spec {
             JobSpec::Gates { plan, .. } => plan.waived_until.clear(),
             JobSpec::Pair(order) => order
                 .ends
@@ -148,7 +153,7 @@ pub fn readable(header: Option<&str>, mut spec: JobSpec) -> JobSpec {
             _ => {}
         }
     }
-    spec
+    job
 }
 
 /// Returns the power control of an order's machine, if the order has one.
@@ -212,7 +217,7 @@ mod tests {
             serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
         };
         let (today, former) = (golden("job-admit-back"), golden("job-admit-former"));
-        let job: crate::wire::job::Job = serde_json::from_value(former.clone()).unwrap();
+        let job: Job = serde_json::from_value(former.clone()).unwrap();
         let jobs = LeasedJobs { jobs: vec![job] };
         for (header, order) in [("slurm_admit,lifts", former), (&said(), today)] {
             let written = write(Some(header), &jobs).unwrap();
@@ -227,28 +232,28 @@ mod tests {
         let mut gained = std::collections::BTreeSet::new();
         for file in std::fs::read_dir(goldens).unwrap() {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-            let Ok(job) = serde_json::from_str::<crate::wire::job::Job>(&text) else {
+            let Ok(job) = serde_json::from_str::<Job>(&text) else {
                 continue;
             };
-            let has = |spec: &JobSpec| -> Vec<&str> {
-                let text = serde_json::to_string(spec).unwrap();
+            let has = |job: &Job| -> Vec<&str> {
+                let text = serde_json::to_string(job).unwrap();
                 MEMBERS
                     .iter()
                     .copied()
                     .filter(|member| text.contains(&format!("\"{member}\":")))
                     .collect()
             };
-            gained.extend(has(&job.spec));
+            gained.extend(has(&job));
             for header in [None, Some(KINDS.join(","))] {
-                assert_eq!(has(&readable(header.as_deref(), job.spec.clone())), [""; 0]);
+                assert_eq!(has(&readable(header.as_deref(), job.clone())), [""; 0]);
             }
-            assert_eq!(readable(Some(&said()), job.spec.clone()), job.spec);
+            assert_eq!(readable(Some(&said()), job.clone()), job);
         }
         assert!(
             gained
                 .iter()
                 .copied()
-                .eq(["lifts", "machine", "requeue", "waived_until"]),
+                .eq(["lifts", "machine", "origin", "requeue", "waived_until"]),
             "an order with each is written down: {gained:?}"
         );
     }

@@ -109,6 +109,8 @@ pub struct LeasedRow {
     pub id: JobId,
     pub node: NodeId,
     pub operation: Option<OperationId>,
+    /// The id of the request that created the operation.
+    pub request_id: Option<String>,
     pub step: Step,
     pub attempt: i32,
     pub round: i32,
@@ -142,7 +144,8 @@ pub async fn lease(
                   started_at = COALESCE(started_at, $4), waiting_for = NULL
            FROM ready WHERE jobs.id = ready.id
            RETURNING jobs.id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId", step, attempt, round,
-                     epoch, timeout_s, nonce, permit_id AS "permit: PermitId""#,
+                     epoch, timeout_s, nonce, permit_id AS "permit: PermitId",
+                     (SELECT o.request_id FROM operations o WHERE o.id = jobs.operation_id) AS request_id"#,
         site as ObjectId,
         agent as AgentId,
         capacity,

@@ -73,7 +73,7 @@ async fn observes_sets_and_resets_and_pins_what_it_saw_first() {
     bmc.wait_power(PowerState::On, &watch).await.unwrap();
     assert_eq!(
         said.lock().unwrap()[0],
-        "waiting for the BMC to show power on; it shows off"
+        "the BMC to show power on; it shows off"
     );
     assert!(bmc.set_boot_once(BootOnce::None).await.unwrap().local());
     bmc.reset(Reset::ForceRestart).await.unwrap();

@@ -33,17 +33,29 @@ pub async fn serve(
     let mut buffer = [0; 1500];
     loop {
         let (length, client) = socket.recv_from(&mut buffer).await.map_err(failed)?;
-        let answered = match wire::parse(&buffer[..length]) {
-            Ok(Some(Packet::Read(request))) => give(&shared, &sender, client, request),
-            Ok(Some(Packet::Write)) => Err(Refusal::ReadOnly),
-            Ok(Some(Packet::Ack(_) | Packet::Error) | None) => Ok(()),
-            Err(refusal) => Err(refusal),
-        };
-        if let Err(refusal) = answered
-            && let Err(error) = refuse(address, client, refusal)
-        {
-            tracing::debug!(%client, %error, "TFTP error packet not sent");
-        }
+        let session = tracing::error_span!("boot", peer = %client);
+        session.in_scope(|| {
+            let answered = accept_packet(&shared, &sender, client, &buffer[..length]);
+            if let Err(refusal) = answered
+                && let Err(error) = refuse(address, client, refusal)
+            {
+                tracing::debug!(%error, "TFTP error packet not sent");
+            }
+        });
+    }
+}
+
+/// Accepts a packet on the port of the listener. A request starts a transfer.
+fn accept_packet(
+    shared: &Shared,
+    sender: &Sender,
+    client: SocketAddr,
+    packet: &[u8],
+) -> Result<(), Refusal> {
+    match wire::parse(packet)? {
+        Some(Packet::Read(request)) => give(shared, sender, client, request),
+        Some(Packet::Write) => Err(Refusal::ReadOnly),
+        Some(Packet::Ack(_) | Packet::Error) | None => Ok(()),
     }
 }
 
@@ -64,7 +76,7 @@ fn give(
     match shared.ipxe.get(name) {
         Some(bytes) => sender.start(client, request, bytes),
         None => {
-            tracing::debug!(%client, name, "TFTP request for an unknown file");
+            tracing::debug!(name, "TFTP request for an unknown file");
             Err(Refusal::NotFound)
         }
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use muster_core::wire::calls::Seen;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Span;
 
 use super::transfer::{Event, Step, Transfer};
 use super::wire::{self, Packet, Refusal, Request};
@@ -53,8 +54,8 @@ impl Sender {
         }
     }
 
-    /// Starts sending a file. A repeated request for a running transfer is ignored, because the
-    /// transfer repeats the lost answer.
+    /// Starts sending a file, inside the current span. A repeated request for a running transfer is
+    /// ignored, because the transfer repeats the lost answer.
     ///
     /// # Errors
     /// `Busy` when too many transfers are running.
@@ -73,9 +74,11 @@ impl Sender {
         let thread = std::thread::Builder::new()
             .name("tftp".into())
             .stack_size(STACK);
+        let session = Span::current();
         let started = thread.spawn(move || {
+            let _session = session.entered();
             if let Err(error) = answer(&shared, address, place.client, &request, &bytes, &stop) {
-                tracing::debug!(%client, %error, "TFTP transfer interrupted");
+                tracing::debug!(%error, "TFTP transfer interrupted");
             }
             drop(place);
         });

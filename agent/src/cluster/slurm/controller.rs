@@ -148,7 +148,7 @@ impl Controller {
             });
         }
         watch.waiting_for(format!(
-            "restarting slurmctld {version}: it takes another set of nodes only when it starts"
+            "the restart of slurmctld {version}: it takes another set of nodes only when it starts"
         ));
         command::run(
             &self.cluster.conf,
@@ -184,10 +184,7 @@ impl Controller {
             if waited > self.limits.restart {
                 return Err(SlurmError::NotRestarted { waited, seen });
             }
-            watch.waiting_for(format!(
-                "waiting for slurmctld with {} nodes: {seen}",
-                wanted.len()
-            ));
+            watch.waiting_for(format!("slurmctld with {} nodes: {seen}", wanted.len()));
             match watch.pause(self.limits.poll).await {
                 Ok(()) => {}
                 Err(Stopped::Cancelled) => return Err(SlurmError::Cancelled),

@@ -191,7 +191,7 @@ impl Controller {
                 Err(error) if patient(&error) => error.to_string(),
                 Err(error) => return Err(error),
             };
-            watch.waiting_for(format!("waiting for Slurm to see {name} clean: {last}"));
+            watch.waiting_for(format!("Slurm to see {name} clean: {last}"));
             self.pause(watch, &last).await?;
         }
     }
@@ -272,7 +272,7 @@ impl Controller {
                 Err(error) if patient(&error) => error.to_string(),
                 Err(error) => return Err(error),
             };
-            watch.waiting_for(format!("waiting for jobs to end on {name}: {last}"));
+            watch.waiting_for(format!("jobs to end on {name}: {last}"));
             self.pause(watch, &last).await?;
         }
     }
@@ -340,7 +340,7 @@ impl Controller {
                 Err(error) if patient(&error) => error.to_string(),
                 Err(error) => return Err(error),
             };
-            watch.waiting_for(format!("waiting for Slurm to forget {name}: {last}"));
+            watch.waiting_for(format!("Slurm to forget {name}: {last}"));
             self.pause(watch, &last).await?;
         }
     }

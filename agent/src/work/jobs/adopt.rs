@@ -23,9 +23,7 @@ pub(super) async fn run(context: &JobContext, adopt: &Adopt) -> Result<JobResult
         secret: &adopt.secret,
     };
     let name = &context.job.node_name;
-    context
-        .voice
-        .waiting_for(format!("waiting for SSH on {name}"));
+    context.voice.waiting_for(format!("SSH on {name}"));
     let (session, host_key) = match meet(contact, TRY).await? {
         Met::Session { session, host_key } => (session, host_key),
         Met::Unconfirmed { shown } => {

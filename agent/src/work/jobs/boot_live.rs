@@ -78,7 +78,7 @@ async fn start_and_wait(
     match power::by(context, &spec.power).await? {
         By::Person(person) => {
             let node = &context.job.node_name;
-            let by_hand = format!("waiting for {person} to power on {node} (network boot)");
+            let by_hand = format!("{person} to power on {node} (network boot)");
             Ok((wait_for_report(context, armed, mac, &by_hand).await?, None))
         }
         By::Bmc(bmc) => {
@@ -114,13 +114,13 @@ async fn wait_in_window(
         Started::Now => Duration::ZERO,
         Started::Earlier { age } => age,
     };
-    let starting = format!("waiting for DHCP from {mac}");
+    let starting = format!("DHCP from {mac}");
     tokio::select! {
         report = wait_for_report(context, armed, mac, &starting) => report,
         stayed_off = stays_off(context, bmc, age) => Err(stayed_off),
         () = tokio::time::sleep(WINDOW.saturating_sub(age)) => {
             let last = context.voice.awaited().unwrap_or(starting.clone());
-            Err(failed(FailureCode::BootWindowOver, format!("no report of the live image {} min after power-on; still {last}", WINDOW.as_secs() / 60)))
+            Err(failed(FailureCode::BootWindowOver, format!("no report of the live image {} min after power-on; still waiting for {last}", WINDOW.as_secs() / 60)))
         }
     }
 }
@@ -171,7 +171,7 @@ async fn wait_for_report(
                 if let Some(sighting) = seen.borrow_and_update().as_ref() {
                     context.voice.log(format!("seen: {:?} of {} {}", sighting.what, sighting.mac, sighting.detail));
                     if let Some(next) = next_stage(sighting) {
-                        context.voice.waiting_for(format!("waiting for {next} from {mac}"));
+                        context.voice.waiting_for(format!("{next} from {mac}"));
                     }
                 }
             }

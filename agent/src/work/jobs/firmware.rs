@@ -289,15 +289,11 @@ impl Setting<'_> {
                         }
                         TaskState::Running | TaskState::Waits => self.progress(item, view.percent),
                     }
-                    watch.waiting_for(format!(
-                        "waiting for the BMC to update {} ({said})",
-                        item.component
-                    ));
+                    watch.waiting_for(format!("the BMC to update {} ({said})", item.component));
                 }
-                Err(error) if error.retryable() => watch.waiting_for(format!(
-                    "waiting for the BMC of {} ({error})",
-                    context.job.node_name
-                )),
+                Err(error) if error.retryable() => {
+                    watch.waiting_for(format!("the BMC of {} ({error})", context.job.node_name))
+                }
                 Err(error) => return Err(error.into()),
             }
             if watch.pause(limits.ask_again).await.is_err() {
@@ -390,7 +386,7 @@ impl Setting<'_> {
                 return Ok(seen);
             };
             watch.waiting_for(format!(
-                "waiting for the BMC to show what was set: {first}, and {} more",
+                "the BMC to show what was set: {first}, and {} more",
                 left.len() - 1
             ));
             if watch.pause(limits.ask_again).await.is_err() {
@@ -406,7 +402,7 @@ impl Setting<'_> {
     async fn pause(&self, error: &BmcError) {
         let limits = self.context.agent.bmcs.limits();
         self.context.voice.waiting_for(format!(
-            "waiting for the BMC of {} ({error})",
+            "the BMC of {} ({error})",
             self.context.job.node_name
         ));
         let after = match error {

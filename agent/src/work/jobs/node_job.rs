@@ -238,7 +238,7 @@ impl Following {
 
     fn wait_for_other(&self, context: &JobContext, job: JobId) -> Pause {
         context.voice.waiting_for(format!(
-            "waiting for job {job} to end on {}: one job changes a node at a time",
+            "job {job} to end on {}: one job changes a node at a time",
             context.job.node_name
         ));
         Pause::Again(format!("job {job} runs there"))
@@ -264,9 +264,7 @@ impl Following {
         session: &Session,
         challenge: &Challenge,
     ) -> Result<(), Pause> {
-        context
-            .voice
-            .waiting_for("waiting for the server to redeem the permit");
+        context.voice.waiting_for("the server to redeem the permit");
         self.unsent = Some(context.redeem(challenge.permit, Some(challenge)).await?);
         self.send_answer(context, session).await
     }

@@ -66,7 +66,7 @@ async fn log_in<'a>(context: &JobContext, end: &'a PairEnd) -> Result<At<'a>, Fa
         }
         context
             .voice
-            .waiting_for(format!("waiting for SSH on {} ({error})", end.name));
+            .waiting_for(format!("SSH on {} ({error})", end.name));
         tokio::time::sleep(pause_after(&error)).await;
     }
 }
@@ -92,7 +92,7 @@ async fn way(context: &JobContext, asks: &At<'_>, listens: &At<'_>) -> Result<Pa
         .filter(|gate| gate.peer.is_some())
     {
         context.voice.waiting_for(format!(
-            "{} to {}: {}",
+            "the measurement from {} to {}: {}",
             asks.end.name, listens.end.name, gate.title
         ));
         let mut former = Vec::new();

@@ -144,10 +144,9 @@ async fn observe_once(context: &JobContext, bmc: &Bmc) -> Result<BmcView, BmcErr
     loop {
         match bmc.observe().await {
             Err(error) if error.retryable() => {
-                context.voice.waiting_for(format!(
-                    "waiting for the BMC of {} ({error})",
-                    context.job.node_name
-                ));
+                context
+                    .voice
+                    .waiting_for(format!("the BMC of {} ({error})", context.job.node_name));
                 tokio::time::sleep(context.agent.bmcs.limits().ask_again).await;
             }
             said => return said,
@@ -332,10 +331,7 @@ async fn once_not_busy(context: &JobContext, bmc: &Bmc, reset: Reset) -> Result<
             Err(error @ BmcError::Unreachable { .. }) => (error, limits.ask_again),
             Err(error) => return Err(error),
         };
-        watch.waiting_for(format!(
-            "waiting for the BMC of {} ({error})",
-            context.job.node_name
-        ));
+        watch.waiting_for(format!("the BMC of {} ({error})", context.job.node_name));
         if let Err(Stopped::Cancelled | Stopped::DeadlinePassed) = watch.pause(pause).await {
             return Err(error);
         }
@@ -353,7 +349,7 @@ async fn settled(context: &JobContext, bmc: &Bmc) -> Result<BmcView, Failure> {
             PowerState::PoweringOn | PowerState::PoweringOff | PowerState::Unknown => {}
         }
         watch.waiting_for(format!(
-            "waiting for the BMC to show on or off; it shows {}",
+            "the BMC to show on or off; it shows {}",
             view.power
         ));
         if watch.pause(limits.ask_again).await.is_err() {
@@ -379,10 +375,9 @@ pub(super) async fn persist<T, F: Future<Output = Result<T, BmcError>>>(
         match ask().await {
             Ok(answer) => return Ok(answer),
             Err(error) if error.retryable() => {
-                context.voice.waiting_for(format!(
-                    "waiting for the BMC of {} ({error})",
-                    context.job.node_name
-                ));
+                context
+                    .voice
+                    .waiting_for(format!("the BMC of {} ({error})", context.job.node_name));
                 tokio::time::sleep(context.agent.bmcs.limits().ask_again).await;
             }
             Err(error) => return Err(error.into()),

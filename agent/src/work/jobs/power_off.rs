@@ -95,7 +95,7 @@ async fn off_by_ssh(
     let mut unreachable = 0;
     while unreachable < UNREACHABLE {
         context.voice.waiting_for(format!(
-            "waiting for {} to stop answering on SSH",
+            "{} to stop answering on SSH",
             context.job.node_name
         ));
         tokio::time::sleep(KNOCK_EVERY).await;

@@ -54,10 +54,9 @@ pub(super) async fn reach(
         if !(error.connection() || not_yet) {
             return Err(error.into());
         }
-        context.voice.waiting_for(format!(
-            "waiting for SSH on {} ({error})",
-            context.job.node_name
-        ));
+        context
+            .voice
+            .waiting_for(format!("SSH on {} ({error})", context.job.node_name));
         before = Some(away_at(&error, asked));
         tokio::time::sleep(pause_after(&error)).await;
     }
@@ -70,9 +69,10 @@ pub(super) async fn reach_up(context: &JobContext, login: &Login) -> Result<Sess
     match tokio::time::timeout(silent, reach(context, login, OtherKey::Refuse)).await {
         Ok(reached) => reached,
         Err(_) => {
-            let last = context.voice.awaited().unwrap_or_default();
+            let awaited = context.voice.awaited();
+            let last = awaited.map_or_else(String::new, |thing| format!("; waiting for {thing}"));
             let why = format!(
-                "{} let nobody in for {} s; {last}",
+                "{} accepted no login for {} s{last}",
                 context.job.node_name,
                 silent.as_secs()
             );

@@ -117,12 +117,12 @@ async fn other_boot(
 ) -> Result<String, Failure> {
     let mut told = Instant::now();
     let mut before_this = None;
-    let waiting = format!(
-        "waiting for {} to leave boot {before} and come back",
+    let awaited = format!(
+        "{} to leave boot {before} and come back",
         context.job.node_name
     );
     loop {
-        context.voice.waiting_for(waiting.clone());
+        context.voice.waiting_for(awaited.clone());
         if let Some(session) = still.take() {
             // The session ends with the old boot, so the next boot is detected at once.
             let _gone_or_still_there = tokio::time::timeout(GOING_DOWN, session.gone()).await;

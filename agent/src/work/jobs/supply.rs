@@ -22,7 +22,7 @@ pub(super) async fn hold_blob(context: &JobContext, digest: Digest) -> Result<()
     let source = agent.server.client.blob_source();
     context
         .voice
-        .waiting_for(format!("waiting for blob {digest} from the server"));
+        .waiting_for(format!("blob {digest} from the server"));
     let told = |fetched: crate::blobs::Fetched| {
         context.voice.progress(Progress {
             at: agent.clock.now(),

@@ -76,6 +76,7 @@ async fn run(order: Adopt) -> Result<JobResult, Failure> {
         attempt: 1,
         node: NodeId::new(),
         node_name: "n1".into(),
+        origin: None,
         epoch: 1,
         timeout_s: 60,
         acts: Vec::new(),

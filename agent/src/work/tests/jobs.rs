@@ -232,7 +232,7 @@ async fn a_system_refusing_logins_is_down_before_the_jobs_deadline() {
     assert!(
         failure
             .message
-            .starts_with("n1 let nobody in for 1 s; waiting for SSH"),
+            .starts_with("n1 accepted no login for 1 s; waiting for SSH"),
         "{}",
         failure.message
     );

@@ -101,6 +101,7 @@ fn job(login: Login, plan: WipePlan) -> Job {
         attempt: 1,
         node: NodeId::new(),
         node_name: "n1".into(),
+        origin: None,
         epoch: 1,
         timeout_s: 60,
         acts: Vec::new(),

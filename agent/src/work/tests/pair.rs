@@ -106,6 +106,7 @@ async fn run(ends: [PairEnd; 2]) -> Result<Vec<PairWay>, Failure> {
         attempt: 1,
         node: ends[0].node,
         node_name: "n1".into(),
+        origin: None,
         epoch: 1,
         timeout_s: 60,
         acts: Vec::new(),

@@ -3,9 +3,11 @@
 
 use serde_json::json;
 
-use super::{cluster, golden, job, login};
+use super::{cluster, golden, id, job, login, permit};
 use crate::clusters::DrainReason;
-use crate::wire::job::JobSpec;
+use crate::ids::OperationId;
+use crate::wire::bmc::Power;
+use crate::wire::job::{Job, JobSpec, Origin};
 
 #[test]
 fn members_that_came_later() {
@@ -40,5 +42,20 @@ fn members_that_came_later() {
             login: login(),
             plan: serde_json::from_value(plan).unwrap(),
         }),
+    );
+    let power = Power::Manual {
+        person: "the lab".into(),
+    };
+    let origin = Some(Origin {
+        operation: OperationId(id(4)),
+        request_id: Some("ticket-4711".into()),
+    });
+    let permit = permit();
+    golden(
+        "job-origin",
+        &Job {
+            origin,
+            ..job(JobSpec::PowerOn { power, permit })
+        },
     );
 }

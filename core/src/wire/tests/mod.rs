@@ -140,6 +140,7 @@ fn job(spec: JobSpec) -> Job {
         attempt: 2,
         node: NodeId(id(2)),
         node_name: "n1".into(),
+        origin: None,
         epoch: 3,
         timeout_s: 1800,
         acts: vec![ActRecord {

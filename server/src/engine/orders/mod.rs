@@ -19,7 +19,7 @@ mod wipe; // The disks to erase
 
 use jiff::Timestamp;
 use muster_core::lifecycle::steps::Step;
-use muster_core::wire::job::{Job, JobSpec};
+use muster_core::wire::job::{Job, JobSpec, Origin};
 use sqlx::PgConnection;
 
 use self::sources::{Sources, SubnetDocument};
@@ -59,6 +59,10 @@ pub async fn build(
         attempt: row.attempt,
         node: row.node,
         node_name: sources.node.name.clone(),
+        origin: row.operation.map(|operation| Origin {
+            operation,
+            request_id: row.request_id.clone(),
+        }),
         epoch: row.epoch,
         timeout_s: u64::try_from(row.timeout_s)
             .unwrap_or(0)

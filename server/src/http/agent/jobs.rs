@@ -202,10 +202,7 @@ async fn build_order(
 ) -> Result<Option<Job>, Error> {
     let built = orders::build(app, &mut *app.pool.acquire().await?, &row, now).await;
     match built {
-        Ok(job) => Ok(Some(Job {
-            spec: wire::orders::readable(declared, job.spec),
-            ..job
-        })),
+        Ok(job) => Ok(Some(wire::orders::readable(declared, job))),
         // The database was unavailable, and the order is correct. The lease expires, and the job is
         // leased again.
         Err(error)

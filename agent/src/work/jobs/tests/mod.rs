@@ -79,6 +79,7 @@ impl World {
             attempt: 1,
             node: NodeId::new(),
             node_name: "n1".into(),
+            origin: None,
             epoch: 1,
             timeout_s: 60,
             acts,
@@ -171,9 +172,7 @@ async fn a_bmc_that_hangs_is_waited_for_with_the_reason_and_holds_up_no_other() 
         world.power_off(&hung.target),
         CancellationToken::new(),
     ));
-    world
-        .hear("waiting for the BMC of n1 (the BMC gave no answer")
-        .await;
+    world.hear("the BMC of n1 (the BMC gave no answer").await;
     assert_eq!(world.outcome_of_power_off(&well.target).await, OFF);
     hung.misbehave(Fault::None);
     waiting.await.unwrap();
