@@ -202,7 +202,7 @@ async fn apply(
     let name = &document.name;
     if collection == "claims" {
         if let (Some(object), Some(before)) = (&object, before) {
-            return change_claim(session, document, (&object["spec"], before)).await;
+            return change_claim(session, document, &object["spec"], before).await;
         }
         session
             .client
@@ -233,7 +233,8 @@ async fn apply(
 async fn change_claim(
     session: &Session,
     document: &Document,
-    (was, generation): (&Value, i64),
+    was: &Value,
+    generation: i64,
 ) -> anyhow::Result<&'static str> {
     if ["pool", "node", "selector"]
         .iter()

@@ -64,7 +64,7 @@ pub(super) async fn run(session: &Session, verb: EventVerb) -> anyhow::Result<()
             node,
             topics,
             reading,
-        } => read(session, (node.as_deref(), &topics), &reading).await,
+        } => read(session, node.as_deref(), &topics, &reading).await,
         EventVerb::Follow {
             node,
             topics,
@@ -74,16 +74,12 @@ pub(super) async fn run(session: &Session, verb: EventVerb) -> anyhow::Result<()
                 Some(after) => after,
                 None => latest(session).await?,
             };
-            read(
-                session,
-                (node.as_deref(), &topics),
-                &Reading {
-                    after,
-                    limit: None,
-                    follow: true,
-                },
-            )
-            .await
+            let reading = Reading {
+                after,
+                limit: None,
+                follow: true,
+            };
+            read(session, node.as_deref(), &topics, &reading).await
         }
     }
 }
@@ -117,13 +113,14 @@ pub(super) async fn show(
     node: Option<&str>,
     reading: &Reading,
 ) -> anyhow::Result<()> {
-    read(session, (node, &Topics::default()), reading).await
+    read(session, node, &Topics::default(), reading).await
 }
 
 /// The same for given kinds. While following, an unreachable server is retried.
 async fn read(
     session: &Session,
-    (node, topics): (Option<&str>, &Topics),
+    node: Option<&str>,
+    topics: &Topics,
     reading: &Reading,
 ) -> anyhow::Result<()> {
     let mut after = reading.after;

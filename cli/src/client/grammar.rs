@@ -86,21 +86,23 @@ pub(crate) fn add(command: Command) -> Command {
     let command = kinds::nouns().into_iter().fold(command, |command, noun| {
         command.subcommand(own(noun.command()))
     });
+    add_documents(add_nouns(command))
+        .subcommand(version::command())
+        .subcommand(exit::command())
+        .subcommand(completing::command())
+}
+
+/// Adds the nouns other than kinds.
+fn add_nouns(command: Command) -> Command {
     let noun = |word: &'static str, about: &'static str, verbs: fn(Command) -> Command| {
         kinds::with(
             Command::new(word).about(about).subcommand_required(true),
             verbs,
         )
     };
-    let alone = |word: &'static str, about: &'static str, part| {
-        kinds::with(Command::new(word).about(about), part)
-    };
     let gate_runs = "Gate runs: measurements and verdicts of a node";
     let components = "Parts by serial: present and former places";
     let cautious = "Caution mode: the database is older than the records of agents or replicas";
-    let applied = "Create or replace objects from files: YAML or JSON with kind, name, labels, annotations, spec; or a suite, profile or stack in TOML";
-    let planned =
-        "Show the changes, reboots, reinstallations and wipes of applying files, without writing";
     command
         .subcommand(noun(
             "event",
@@ -147,11 +149,19 @@ pub(crate) fn add(command: Command) -> Command {
             )
             .after_help(PRECEDENCE),
         )
-        .subcommand(alone("apply", applied, apply::ApplyArgs::augment_args))
-        .subcommand(alone("plan", planned, apply::PlanArgs::augment_args))
-        .subcommand(version::command())
-        .subcommand(exit::command())
-        .subcommand(completing::command())
+}
+
+/// Adds the verbs for files with documents.
+fn add_documents(command: Command) -> Command {
+    let verb = |word: &'static str, about: &'static str, part: fn(Command) -> Command| {
+        kinds::with(Command::new(word).about(about), part)
+    };
+    let applied = "Create or replace objects from files: YAML or JSON with kind, name, labels, annotations, spec; or a suite, profile or stack in TOML";
+    let planned =
+        "Show the changes, reboots, reinstallations and wipes of applying files, without writing";
+    command
+        .subcommand(verb("apply", applied, apply::ApplyArgs::augment_args))
+        .subcommand(verb("plan", planned, apply::PlanArgs::augment_args))
 }
 
 fn rollout() -> Command {

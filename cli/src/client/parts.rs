@@ -96,7 +96,7 @@ pub(super) async fn run(session: &Session, verb: ComponentVerb) -> anyhow::Resul
                 .map(|serial| ("serial", serial))
                 .into_iter()
                 .collect();
-            read::list(session, (&["components"], COLUMNS), &args, only).await
+            read::list(session, &["components"], COLUMNS, &args, only).await
         }
     }
 }

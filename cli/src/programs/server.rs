@@ -168,11 +168,8 @@ fn outbound(args: &Serve) -> anyhow::Result<Outbound> {
 /// When a listener cannot be opened.
 pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> anyhow::Result<()> {
     let shares = shares();
-    let public = match listenfd::ListenFd::from_env().take_tcp_listener(0)? {
-        Some(passed) => {
-            passed.set_nonblocking(true)?;
-            TcpListener::from_std(passed)?
-        }
+    let public = match take_passed()? {
+        Some(passed) => passed,
         None => listen(args.listen, "--listen").await?,
     };
     let agents = listen(args.agent_listen, "--agent-listen").await?;
@@ -221,6 +218,21 @@ fn shares() -> Shares {
         "connections at once"
     );
     shares
+}
+
+/// Takes the listener passed by the service manager, if any.
+fn take_passed() -> anyhow::Result<Option<TcpListener>> {
+    let take = || -> std::io::Result<Option<TcpListener>> {
+        let Some(passed) = listenfd::ListenFd::from_env().take_tcp_listener(0)? else {
+            return Ok(None);
+        };
+        passed.set_nonblocking(true)?;
+        TcpListener::from_std(passed).map(Some)
+    };
+    take().context(
+        "take the listener passed by the service manager (LISTEN_FDS); pass a listening TCP \
+         socket, or unset LISTEN_FDS and choose the address with --listen",
+    )
 }
 
 async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {

@@ -10,34 +10,31 @@ use nix::unistd::{Uid, User};
 /// names the file or the address.
 pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     let mut causes = error.chain();
-    remedy(causes.find_map(|cause| cause.downcast_ref::<io::Error>())?)
+    let cause = causes.find_map(|cause| cause.downcast_ref::<io::Error>())?;
+    let remedy = find_remedy(cause.kind())?;
+    Some(format!("The program runs as user {}. {remedy}", user()))
 }
 
-fn remedy(cause: &io::Error) -> Option<String> {
-    Some(match cause.kind() {
-        io::ErrorKind::PermissionDenied => format!(
-            "The program runs as user {}. Give the user access, or choose another path or port.",
-            user()
-        ),
+fn find_remedy(kind: io::ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        io::ErrorKind::PermissionDenied => "Give the user access, or choose another path or port.",
         io::ErrorKind::AddrInUse => {
-            "Another program uses the address. `muster doctor` names the program.".to_owned()
+            "Another program uses the address. See `muster doctor`, or choose another address."
         }
         io::ErrorKind::AddrNotAvailable => {
             "No interface of this host has the address. `ip address` lists the addresses."
-                .to_owned()
         }
-        io::ErrorKind::NotFound => "Create the file, or correct its path.".to_owned(),
-        io::ErrorKind::IsADirectory => {
-            "The path is a directory. Choose the path of a file.".to_owned()
+        io::ErrorKind::NotFound => "Create the file, or correct its path.",
+        io::ErrorKind::IsADirectory => "The path is a directory. Choose the path of a file.",
+        io::ErrorKind::NotADirectory => "A part of the path is a file. Choose another path.",
+        io::ErrorKind::StorageFull => {
+            "The disk is full. Free space on the disk, or choose another path."
         }
-        io::ErrorKind::NotADirectory => {
-            "A part of the path is a file. Choose another path.".to_owned()
-        }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "Free space on the disk, or choose another path.".to_owned()
+        io::ErrorKind::QuotaExceeded => {
+            "The quota is used up. Raise the quota, free space, or choose another path."
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "The file system is read-only. Choose another path.".to_owned()
+            "The file system is read-only. Mount it for writing, or choose another path."
         }
         _ => return None,
     })
@@ -75,23 +72,38 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use anyhow::Context as _;
+    use nix::errno::Errno;
 
     use super::*;
 
     #[test]
-    fn an_error_of_a_file_has_user_and_remedy() {
-        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
-        let error = Err::<(), _>(denied).context("read /etc/muster/master.key");
-        let text = advice(&error.unwrap_err()).unwrap();
-        assert!(
-            text.contains(&format!("runs as user {}.", user())),
-            "{text}"
-        );
+    fn an_error_of_a_file_or_an_address_has_user_and_remedy() {
+        for (cause, remedy) in [
+            (Errno::EACCES, "Give the user access"),
+            (Errno::EPERM, "Give the user access"),
+            (Errno::EADDRINUSE, "choose another address"),
+            (Errno::EADDRNOTAVAIL, "`ip address`"),
+            (Errno::ENOENT, "Create the file, or correct its path."),
+            (Errno::EISDIR, "Choose the path of a file."),
+            (Errno::ENOTDIR, "Choose another path."),
+            (Errno::ENOSPC, "Free space on the disk"),
+            (Errno::EDQUOT, "Raise the quota"),
+            (Errno::EROFS, "Mount it for writing"),
+        ] {
+            let failed = Err::<(), _>(io::Error::from(cause)).context("open /etc/muster/key");
+            let text = advice(&failed.unwrap_err()).unwrap();
+            let named = format!("runs as user {}.", user());
+            assert!(text.contains(&named), "{cause}: {text}");
+            assert!(text.contains(remedy), "{cause}: {text}");
+        }
     }
 
     #[test]
     fn other_errors_have_no_advice() {
         assert_eq!(advice(&anyhow::anyhow!("no role")), None);
+        // The message of invalid content has its own remedy.
+        let invalid = io::Error::new(io::ErrorKind::InvalidData, "chmod 600 the file");
+        assert_eq!(advice(&invalid.into()), None);
     }
 
     #[test]

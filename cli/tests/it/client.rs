@@ -467,6 +467,57 @@ fn a_plan_is_shown_and_what_is_applied_is_told() {
 }
 
 #[test]
+fn an_array_in_the_place_of_a_deep_object_is_refused_with_a_pointer() {
+    let server = fleet();
+    let node = "
+kind: node
+name: gpu-3
+spec:
+  site: lab
+  power: {redfish: {bmc: [10.78.0.1, bmc]}}
+  macs: [{mac: '52:54:00:00:00:03', subnet: prov}]
+";
+    let addresses = json!(["storage_address"]);
+    let vlan = json!({ "id": 120, "over": "first", "addresses": [addresses] });
+    let interface = json!({ "is": { "boot": true } });
+    let spec = json!({ "interfaces": { "first": interface }, "vlans": { "storage": vlan } });
+    let profile = json!({ "kind": "network_profile", "name": "bonded", "spec": spec }).to_string();
+    let address = "/spec/vlans/storage/addresses/0 ";
+    let suite = r#"
+name = "smoke"
+version = "1"
+[[gates]]
+id = "node.profile"
+title = "Facts fit the profile"
+stage = "inventory"
+timeout_s = 30
+parser = "facts"
+criteria = [["profile.misses", "==", 0, "misses"]]
+finding = "The machine is not what was bought."
+"#;
+    for (file, text, pointer) in [
+        ("node.yaml", node, "/spec/power/redfish/bmc "),
+        ("profile.json", profile.as_str(), address),
+        ("smoke.toml", suite, "/spec/gates/0/criteria/0 "),
+    ] {
+        let path = server.dir.path().join(file);
+        std::fs::write(&path, text).unwrap();
+        server
+            .muster(&["apply", "--yes", "-f", path.to_str().unwrap()])
+            .expect(2)
+            .says(pointer)
+            .says("no object was written");
+    }
+    for written in [
+        ["node", "get", "gpu-3"],
+        ["network_profile", "get", "bonded"],
+        ["suite", "get", "smoke"],
+    ] {
+        server.muster(&written).expect(3);
+    }
+}
+
+#[test]
 fn a_token_is_made_once_and_revoked() {
     let server = Server::start();
     let made = server

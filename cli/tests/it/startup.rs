@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::muster::{Server, folder, muster, run};
+use crate::muster::{MUSTER, Server, folder, muster, run};
 
 /// Starts `muster dev` with this data directory and this console address.
 fn dev(home: &Path, dir: &Path, listen: &str) -> crate::muster::Said {
@@ -50,7 +50,52 @@ fn a_port_in_use_is_named_with_the_option() {
         .expect(1)
         .says(&format!("listen on {address}"))
         .says("--listen")
+        .says("The program runs as user ")
         .says("Another program uses the address.");
+}
+
+#[test]
+fn a_passed_descriptor_other_than_a_socket_is_named_with_the_remedy() {
+    let home = folder();
+    let data = home.path().join("data");
+    let mut command = Command::new("sh");
+    // The process of the shell becomes the program, as with a service manager.
+    command
+        .arg("-c")
+        .arg("export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\" 3</dev/null")
+        .args([MUSTER, "dev", "--agent-listen", "127.0.0.1:0", "--data-dir"])
+        .arg(&data)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", home.path());
+    run(&mut command, "")
+        .expect(1)
+        .says("LISTEN_FDS")
+        .says("pass a listening TCP socket")
+        .says("fd 3 is not a socket");
+}
+
+#[test]
+fn an_identity_readable_by_others_has_a_single_remedy() {
+    let home = folder();
+    let (token, dir) = (home.path().join("token"), home.path().join("agent"));
+    std::fs::write(&token, "mst_e").unwrap();
+    std::fs::create_dir(&dir).unwrap();
+    let identity = dir.join("identity.json");
+    std::fs::write(&identity, "{}").unwrap();
+    std::fs::set_permissions(&identity, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let agent = [
+        "agent",
+        "--server",
+        "https://127.0.0.1:1",
+        "--token-file",
+        token.to_str().unwrap(),
+        "--data-dir",
+        dir.to_str().unwrap(),
+    ];
+    let said = run(&mut muster(home.path(), &agent), "").expect(1);
+    assert!(!said.err.contains("Give the user access"), "{said:?}");
+    said.says(identity.to_str().unwrap()).says("chmod 600");
 }
 
 #[test]
@@ -67,6 +112,7 @@ fn an_unreadable_file_is_named_with_the_remedy() {
     run(&mut muster(home.path(), &agent), "")
         .expect(1)
         .says(missing.to_str().unwrap())
+        .says("The program runs as user ")
         .says("Create the file, or correct its path.");
     // An agent's data directory below a file.
     let (token, dir) = (home.path().join("token"), home.path().join("token/data"));

@@ -36,6 +36,8 @@ pub(super) struct Want {
 pub(super) enum Wanted {
     Claim,
     Release,
+    /// A wipe if the disks of a quarantined node may hold data, else a recovery.
+    LeaveQuarantine,
     Ask(&'static str),
 }
 
@@ -62,7 +64,6 @@ pub(super) struct Lap {
 pub(super) struct Node {
     pub name: String,
     state: State,
-    reason: String,
     claimed: bool,
     releasing: bool,
     pub laps: Vec<Lap>,
@@ -213,7 +214,6 @@ impl Node {
         Self {
             name,
             state: State::Discovered,
-            reason: String::new(),
             claimed: false,
             releasing: false,
             laps: Vec::new(),
@@ -232,7 +232,7 @@ impl Node {
             &mut self.state,
             word("to").parse().map_err(|_| event.summary.clone())?,
         );
-        (self.reason, self.asked) = (word("reason"), None);
+        self.asked = None;
         match (self.state, self.begun) {
             (State::Available, Some((phase @ (Phase::Accept | Phase::Release), began)))
             | (State::InService, Some((phase @ Phase::Serve, began))) => {
@@ -269,10 +269,7 @@ impl Node {
             State::Available if !self.claimed => Some(Wanted::Claim),
             State::InService if !self.releasing => Some(Wanted::Release),
             State::Failed => Some(Wanted::Ask("retry")),
-            State::Quarantined if self.reason.starts_with("unsanitised") => {
-                Some(Wanted::Ask("wipe"))
-            }
-            State::Quarantined => Some(Wanted::Ask("recover")),
+            State::Quarantined => Some(Wanted::LeaveQuarantine),
             _ => None,
         }
     }

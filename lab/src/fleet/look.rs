@@ -139,8 +139,7 @@ fn choose(nodes: &[Object<NodeSpec, NodeStatus>]) -> Vec<Want> {
             by_chance(RELEASE, Wanted::Release).or_else(|| by_chance(SWEEP, Wanted::Ask("sweep")))
         }
         "failed" => by_chance(HELP, Wanted::Ask("retry")),
-        "quarantined" if is_unsanitised(status) => by_chance(HELP, Wanted::Ask("wipe")),
-        "quarantined" => by_chance(HELP, Wanted::Ask("recover")),
+        "quarantined" => by_chance(HELP, Wanted::LeaveQuarantine),
         _ => None,
     };
     let wants = nodes.iter().filter_map(|node| {
@@ -150,10 +149,4 @@ fn choose(nodes: &[Object<NodeSpec, NodeStatus>]) -> Vec<Want> {
         })
     });
     wants.collect()
-}
-
-/// Returns whether disks of the node may still have data of the former user.
-fn is_unsanitised(status: &NodeStatus) -> bool {
-    let mut conditions = status.conditions.iter();
-    conditions.any(|known| known.condition == "unsanitised" && known.value == "true")
 }

@@ -5,13 +5,15 @@
 use futures::StreamExt as _;
 use muster_api::claims::{ClaimSpec, CreateClaim};
 use muster_api::client::{Client, ClientError, Precondition};
-use muster_api::nodes::{NodeAction, NodeSpec};
+use muster_api::nodes::{NodeAction, NodeSpec, NodeStatus};
 
 use super::SITE;
 use super::follow::{Want, Wanted};
 
 /// Most concurrent requests.
 const AT_ONCE: usize = 8;
+/// The reason given with each requested action.
+const REASON: &str = "a rehearsal";
 
 pub(super) struct People {
     client: Client,
@@ -55,24 +57,68 @@ impl People {
             }
             // An unchanged claim keeps its first generation.
             Wanted::Release => self.client.delete_claim(node, 1).await.map(drop),
-            // A destructive request names the generation of the node just read.
-            Wanted::Ask("wipe") => {
-                let seen =
-                    Precondition::Generation(self.client.get::<NodeSpec>(node).await?.generation);
-                let body = NodeAction {
-                    reason: Some("a rehearsal".into()),
-                    ..NodeAction::default()
-                };
-                self.client
-                    .act_on_node(node, "wipe", &body, seen)
-                    .await
-                    .map(drop)
+            Wanted::LeaveQuarantine => {
+                let seen = self.client.get::<NodeSpec>(node).await?;
+                match needs_wipe(&seen.status) {
+                    true => self.wipe(node, seen.generation).await,
+                    false => self.request(node, "recover").await,
+                }
             }
-            Wanted::Ask(action) => self
-                .client
-                .node_action(node, action, Some("a rehearsal"))
-                .await
-                .map(drop),
+            Wanted::Ask(action) => self.request(node, action).await,
         }
+    }
+
+    /// Requests a wipe. A destructive request names the generation of the node just read.
+    async fn wipe(&self, node: &str, generation: i64) -> Result<(), ClientError> {
+        let body = NodeAction {
+            reason: Some(REASON.into()),
+            ..NodeAction::default()
+        };
+        let seen = Precondition::Generation(generation);
+        self.client
+            .act_on_node(node, "wipe", &body, seen)
+            .await
+            .map(drop)
+    }
+
+    async fn request(&self, node: &str, action: &str) -> Result<(), ClientError> {
+        self.client
+            .node_action(node, action, Some(REASON))
+            .await
+            .map(drop)
+    }
+}
+
+/// Returns whether disks of a quarantined node may hold data of a former user. The data of the claim
+/// holding the node may stay.
+fn needs_wipe(status: &NodeStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    let is_unsanitised =
+        conditions.any(|known| known.condition == "unsanitised" && known.value == "true");
+    is_unsanitised && status.claim.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_api::nodes::Condition;
+
+    use super::*;
+
+    #[test]
+    fn a_node_is_wiped_by_its_condition_and_only_without_a_claim() {
+        let of = |value: &str, claim: Option<&str>| NodeStatus {
+            reason: Some("unsanitised: a former reason".into()),
+            claim: claim.map(str::to_owned),
+            conditions: vec![Condition {
+                condition: "unsanitised".into(),
+                value: value.into(),
+                since: None,
+            }],
+            ..NodeStatus::default()
+        };
+        assert!(needs_wipe(&of("true", None)));
+        assert!(!needs_wipe(&of("true", Some("training"))));
+        assert!(!needs_wipe(&of("false", None)));
+        assert!(!needs_wipe(&NodeStatus::default()));
     }
 }

@@ -65,7 +65,8 @@ impl Keep {
     /// Reads the stored identity.
     ///
     /// # Errors
-    /// When the file cannot be read, is invalid, or is readable by other users.
+    /// When the file cannot be read, is invalid, or is readable by other users. The last error is
+    /// [`io::ErrorKind::InvalidData`]: the program has access, and the file has a wrong mode.
     pub fn read(&self) -> io::Result<Option<Kept>> {
         let bytes = match std::fs::read(&self.0) {
             Ok(bytes) => bytes,
@@ -77,7 +78,7 @@ impl Keep {
                 "{} holds the agent's key and may be read by others: chmod 600 it",
                 self.0.display()
             );
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         Ok(Some(serde_json::from_slice(&bytes)?))
     }
@@ -136,10 +137,9 @@ mod tests {
         assert_eq!(keep.read().unwrap().unwrap().key.reveal(), "private");
         assert!(!format!("{kept:?}").contains("private"));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        assert_eq!(
-            keep.read().unwrap_err().kind(),
-            io::ErrorKind::PermissionDenied
-        );
+        let refused = keep.read().unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        assert!(refused.to_string().contains("chmod 600"), "{refused}");
     }
 
     #[test]

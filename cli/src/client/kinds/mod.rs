@@ -199,13 +199,7 @@ impl Noun {
         };
         let parameters = self.parameters.iter().filter_map(given).collect();
         let args = ListArgs::from_arg_matches(matches)?;
-        read::list(
-            session,
-            (&[self.collection], self.columns),
-            &args,
-            parameters,
-        )
-        .await
+        read::list(session, &[self.collection], self.columns, &args, parameters).await
     }
 }
 

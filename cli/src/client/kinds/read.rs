@@ -56,7 +56,8 @@ pub(crate) struct DescribeArgs {
 /// Lists the items of a path below `/v1`, page by page.
 pub(crate) async fn list(
     session: &Session,
-    (path, columns): (&[&str], &[Column]),
+    path: &[&str],
+    columns: &[Column],
     args: &ListArgs,
     parameters: Vec<(&str, String)>,
 ) -> anyhow::Result<()> {
