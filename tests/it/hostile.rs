@@ -232,3 +232,29 @@ async fn no_header_and_no_cursor_is_a_bug() {
         "bound to its filter"
     );
 }
+
+#[tokio::test]
+async fn an_unreadable_form_is_answered_with_a_page() {
+    let server = Server::start().await;
+    const FORM: &str = "application/x-www-form-urlencoded";
+    for (kind, body, status, reason) in [
+        ("application/json", "{\"name\": \"%00\"}", 400, FORM),
+        (FORM, "name=a%00b&password=c", 400, "U+0000"),
+        (FORM, "name=a", 400, "missing field `password`"),
+        (
+            FORM,
+            "name=a&name=b&password=c",
+            400,
+            "duplicate field `name`",
+        ),
+    ] {
+        let browser = server
+            .nobody()
+            .header("content-type", kind)
+            .header("accept", "text/html");
+        let sent = browser.send(Method::POST, "/sign-in", body.into()).await;
+        let text = sent.expect(status).text;
+        let is_page = text.contains("<!doctype html>") || text.contains("<!DOCTYPE html>");
+        assert!(is_page && text.contains(reason), "{body}: {text}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Extractors of this server, so that every rejected request has the same form of error.
 
 use axum::body::Bytes;
+use axum::extract::rejection::FormRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
@@ -112,13 +113,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     )]
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
         if parts.uri.query().is_some_and(|query| query.contains("%00")) {
-            // Postgres cannot store a text with a zero byte, and would answer with an error similar
-            // to a server error.
-            return Err(Error::invalid(
-                "query",
-                "nul",
-                "A text must not hold the character U+0000.",
-            ));
+            return Err(invalid_text("query"));
         }
         match axum::extract::Query::try_from_uri(&parts.uri) {
             Ok(axum::extract::Query(query)) => Ok(Self(query)),
@@ -129,6 +124,48 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
             }
         }
     }
+}
+
+/// The fields of a form of the console.
+#[derive(Clone, Debug)]
+pub struct Form<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Form<T> {
+    type Rejection = Error;
+
+    #[expect(
+        clippy::disallowed_types,
+        reason = "this type words the refusal of axum's"
+    )]
+    async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
+        let (parts, body) = request.into_parts();
+        let body = Request::from_parts(parts.clone(), body);
+        let bytes = Bytes::from_request(body, state)
+            .await
+            .map_err(|_| Error::TooLarge)?;
+        let has_nul = bytes.windows(3).any(|three| three == b"%00") || bytes.contains(&0);
+        let request = Request::from_parts(parts, bytes.into());
+        match axum::Form::from_request(request, state).await {
+            Err(FormRejection::InvalidFormContentType(_)) => {
+                let detail = "Send application/x-www-form-urlencoded.";
+                Err(Error::invalid("form", "content_type", detail))
+            }
+            _ if has_nul => Err(invalid_text("form")),
+            Ok(axum::Form(fields)) => Ok(Self(fields)),
+            Err(rejection) => {
+                let detail = std::error::Error::source(&rejection)
+                    .map_or(rejection.body_text(), ToString::to_string);
+                Err(Error::invalid("form", "invalid_form", detail))
+            }
+        }
+    }
+}
+
+/// The error for a text with a zero byte. Postgres cannot store such a text, and would answer with
+/// an error similar to a server error.
+fn invalid_text(place: &'static str) -> Error {
+    let detail = "A text must not hold the character U+0000.";
+    Error::invalid(place, "nul", detail)
 }
 
 /// The parameters of the path. An invalid parameter names no object, so the answer is 404.

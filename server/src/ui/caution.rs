@@ -2,7 +2,6 @@
 //! blocked, with the form to end the mode. The second banner warns that the local administrator is
 //! armed.
 
-use axum::Form;
 use axum::extract::State;
 use axum::response::Redirect;
 use muster_api::cautions::ConfirmCaution;
@@ -14,7 +13,7 @@ use crate::app::App;
 use crate::auth::{Actor, break_glass};
 use crate::db;
 use crate::error::Error;
-use crate::http::extract::Path;
+use crate::http::extract::{Form, Path};
 use crate::intents::idempotency::IdempotencyKey;
 
 /// The banner shown above every page while a caution is open.

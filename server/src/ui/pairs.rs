@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
-use crate::http::extract::Path;
+use crate::http::extract::{Form, Path};
 use crate::intents::pairs::{begin_run, preview_run};
 
 /// Most suites offered in the form.
@@ -70,7 +70,7 @@ pub(super) async fn measure_pairs(
     actor: Actor,
     visit: Visit,
     Path(key): Path<String>,
-    axum::Form(given): axum::Form<Answers>,
+    Form(given): Form<Answers>,
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("pool {key:?}"));
     let mut conn = app.pool.acquire().await?;

@@ -16,7 +16,7 @@ use crate::auth::Actor;
 use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::error::Error;
-use crate::http::extract::Path;
+use crate::http::extract::{Form, Path};
 use crate::intents::claims::replace::{plan, replace};
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::preconditions::Preconditions;
@@ -57,7 +57,7 @@ pub(super) async fn replace_claim(
     actor: Actor,
     visit: Visit,
     Path(key): Path<String>,
-    axum::Form(given): axum::Form<Answers>,
+    Form(given): Form<Answers>,
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("claim {key:?}"));
     let claim = db::claims::find(&mut *app.pool.acquire().await?, &key)

@@ -2,7 +2,6 @@
 
 use askama::Template;
 use askama_web::WebTemplate;
-use axum::Form;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum_extra::extract::CookieJar;
@@ -16,7 +15,7 @@ use crate::auth::login::{self, Answered};
 use crate::auth::passwords::Lane;
 use crate::auth::{self, sessions};
 use crate::error::Error;
-use crate::http::extract::Query;
+use crate::http::extract::{Form, Query};
 
 #[derive(Template, WebTemplate)]
 #[template(path = "sign_in.html")]

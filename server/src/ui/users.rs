@@ -20,7 +20,7 @@ use crate::db;
 use crate::db::filter::{self, USERS};
 use crate::db::users::PersonRow;
 use crate::error::Error;
-use crate::http::extract::{Path, Query};
+use crate::http::extract::{Form, Path, Query};
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::users::{disable, enable};
 
@@ -144,7 +144,7 @@ pub(super) async fn decide_user(
     actor: Actor,
     visit: Visit,
     Path((id, word)): Path<(Uuid, String)>,
-    axum::Form(given): axum::Form<Answers>,
+    Form(given): Form<Answers>,
 ) -> Result<Response, Error> {
     let word = match word.as_str() {
         "disable" => "disable",

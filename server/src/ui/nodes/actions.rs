@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
-use crate::http::extract::Path;
+use crate::http::extract::{self, Path};
 use crate::intents::claims::disks::Disks;
 use crate::intents::claims::release::release_claim;
 use crate::intents::idempotency::IdempotencyKey;
@@ -295,7 +295,7 @@ pub(in crate::ui) async fn act_on_node(
     State(app): State<App>,
     actor: Actor,
     Path((node, action)): Path<(String, String)>,
-    axum::Form(asked): axum::Form<Fields>,
+    extract::Form(asked): extract::Form<Fields>,
 ) -> Result<Redirect, Error> {
     let action: Action = action
         .parse()

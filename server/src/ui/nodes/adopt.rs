@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
-use crate::http::extract::Path;
+use crate::http::extract::{self, Path};
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::adopt::adopt;
 use crate::intents::nodes::place::DryRun;
@@ -168,7 +168,7 @@ pub(in crate::ui) async fn adopt_node(
     actor: Actor,
     visit: Visit,
     Path(name): Path<String>,
-    axum::Form(given): axum::Form<Answers>,
+    extract::Form(given): extract::Form<Answers>,
 ) -> Result<Response, Error> {
     let how = DryRun {
         dry_run: given.step != "adopt",

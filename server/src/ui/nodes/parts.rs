@@ -1,6 +1,5 @@
 //! Components by serial, with their replacements.
 
-use axum::Form;
 use axum::extract::State;
 use axum::response::Redirect;
 use jiff::Timestamp;
@@ -12,7 +11,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db::components::ComponentRow;
 use crate::error::Error;
-use crate::http::extract::Path;
+use crate::http::extract::{Form, Path};
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::parts;
 use crate::ui::format;

@@ -15,7 +15,7 @@ use super::page::{self, Adjust, NodesQuery, Refused};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::error::Error;
-use crate::http::extract::Path;
+use crate::http::extract::{Form, Path};
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::rollouts::view::{self, Parts};
@@ -110,7 +110,7 @@ pub(in crate::ui) async fn halt_rollout(
     actor: Actor,
     visit: Visit,
     Path(key): Path<String>,
-    axum::Form(given): axum::Form<Fields>,
+    Form(given): Form<Fields>,
 ) -> Result<Response, Error> {
     let body = SteerRollout {
         reason: given.reason,
@@ -129,7 +129,7 @@ pub(in crate::ui) async fn act_on_rollout(
     actor: Actor,
     visit: Visit,
     Path((key, word)): Path<(String, String)>,
-    axum::Form(given): axum::Form<Fields>,
+    Form(given): Form<Fields>,
 ) -> Result<Response, Error> {
     if word == "start" {
         return start(&app, &actor, &visit, &key, &given).await;

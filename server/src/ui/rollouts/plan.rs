@@ -16,7 +16,7 @@ use crate::auth::Actor;
 use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::error::Error;
-use crate::http::extract::Path;
+use crate::http::extract::{Form, Path};
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::pairs::find_pool;
 use crate::intents::rollouts;
@@ -57,7 +57,7 @@ pub(in crate::ui) async fn plan_rollout(
     actor: Actor,
     visit: Visit,
     Path(key): Path<String>,
-    axum::Form(given): axum::Form<Fields>,
+    Form(given): Form<Fields>,
 ) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
     let pool = find_pool(&mut conn, &key).await?;
@@ -113,14 +113,15 @@ async fn parse(
     Ok(PlanRollout {
         pool: pool.id.to_string(),
         revision,
-        policy: find_policy(conn, (pool, revision), &given.like, now).await?,
+        policy: find_policy(conn, pool, revision, &given.like, now).await?,
     })
 }
 
 /// Returns the policy of a former rollout of the same pool, or the default policy.
 async fn find_policy(
     conn: &mut PgConnection,
-    (pool, revision): (&ObjectRow, i32),
+    pool: &ObjectRow,
+    revision: i32,
     like: &str,
     now: Timestamp,
 ) -> Result<RolloutPolicy, Error> {
