@@ -23,14 +23,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let failed_release =
         matches!(phase, State::Draining | State::Wiping) && node.action != Some(Action::Release);
     if node.releasing() && !node.protected && !failed_release {
-        // The admission of an undrain would lift the drain of the release.
-        return stop_first(node, || match phase == State::Draining {
-            true => Decision::Advance(Move {
-                purpose,
-                ..Move::released(State::Draining)
-            }),
-            false => leave_cluster(node, now, Move::released(State::Wiping)),
-        });
+        return release(node, phase, now);
     }
     let requested = |to| {
         leave_cluster(
@@ -86,6 +79,18 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             "none until a person decides",
         ),
     }
+}
+
+/// Goes on with a release. A failed drain begins again, before the wipe.
+fn release(node: &Snapshot, phase: State, now: Timestamp) -> Decision {
+    // The admission of an undrain would lift the drain of the release.
+    stop_first(node, || match phase == State::Draining {
+        true => Decision::Advance(Move {
+            purpose: Some(Purpose::Release),
+            ..Move::released(State::Draining)
+        }),
+        false => leave_cluster(node, now, Move::released(State::Wiping)),
+    })
 }
 
 /// Returns a node to service after a failed drain, also if the removal from the scheduler failed: the

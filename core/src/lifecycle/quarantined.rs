@@ -10,9 +10,6 @@ use super::state::{Action, State};
 use super::wait::WaitReason;
 use crate::claims::ClaimState;
 
-/// The end of a ladder whose last rung is `rma`.
-pub(super) const TO_MAKER: &str = "its parts go back to their maker";
-
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if node.releasing() && !node.protected {
         return stop_first(node, || {
@@ -81,11 +78,7 @@ fn describe_options(node: &Snapshot, unsanitised: bool) -> (&'static str, String
         );
     }
     // The ladder reached its last rung, so software repairs were tried.
-    if node
-        .reason
-        .as_deref()
-        .is_some_and(|reason| reason.contains(TO_MAKER))
-    {
+    if node.returns_to_maker {
         let commands = format!(
             "muster node rma {name} writes the archive for the maker; then muster node replace-parts {name}"
         );

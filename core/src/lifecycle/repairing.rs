@@ -4,7 +4,6 @@
 use jiff::Timestamp;
 
 use super::decision::{Decision, Effect, Ladder, Move, follow, interrupted, leave_cluster};
-use super::quarantined::TO_MAKER;
 use super::snapshot::{Snapshot, StepStatus, StepView};
 use super::state::State;
 use super::steps::Step;
@@ -47,7 +46,7 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
         match rung {
             Rung::Rma => {
                 tried.push(record(Outcome::Done, None));
-                let why = describe_spent(recovery, TO_MAKER);
+                let why = describe_spent(recovery, "its parts go back to their maker");
                 return end_ladder(node, now, Ended::Spent, tried, &why);
             }
             Rung::Reimage => {

@@ -40,6 +40,9 @@ pub struct Snapshot {
     /// Sentences describing each mismatch between the parts replaced by a person and the parts
     /// found since.
     pub disputed_parts: Vec<String>,
+    /// The ladder ended at the rung `rma`: parts go back to their manufacturer. Loaded only for a
+    /// quarantined node.
+    pub returns_to_maker: bool,
     /// Listed in the scheduler's configuration.
     pub in_cluster: bool,
     /// The live image runs and its host key is pinned.

@@ -405,8 +405,8 @@ pub async fn set_maintenance_end(
     Ok(())
 }
 
-/// Stores the requested action of a node and makes the node due for the engine. The caller holds
-/// the row's lock.
+/// Stores the requested action of a node and makes the node due for the engine. The wait condition of
+/// the former action ends. The caller holds the row's lock.
 pub async fn set_action(
     conn: &mut PgConnection,
     node: NodeId,
@@ -416,7 +416,9 @@ pub async fn set_action(
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE nodes SET wish = $2, wish_reason = $3, operation_id = $4, due_at = $5 WHERE id = $1",
+        "UPDATE nodes SET wish = $2, wish_reason = $3, operation_id = $4, due_at = $5,
+                waiting_for = NULL, waiting_reason = NULL, waiting_since = NULL, waiting_owner = NULL, next_action = NULL
+         WHERE id = $1",
         node as NodeId,
         action.as_str(),
         reason,
@@ -429,7 +431,7 @@ pub async fn set_action(
 }
 
 /// Sets the assignment of a node to or from a claim: a new assignment epoch and a new operation.
-/// The caller holds the row's lock.
+/// The former wait condition ends. The caller holds the row's lock.
 pub async fn set_assignment(
     conn: &mut PgConnection,
     node: NodeId,
@@ -438,7 +440,9 @@ pub async fn set_assignment(
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE nodes SET epoch = $2, operation_id = $3, due_at = $4 WHERE id = $1",
+        "UPDATE nodes SET epoch = $2, operation_id = $3, due_at = $4,
+                waiting_for = NULL, waiting_reason = NULL, waiting_since = NULL, waiting_owner = NULL, next_action = NULL
+         WHERE id = $1",
         node as NodeId,
         epoch,
         operation as OperationId,

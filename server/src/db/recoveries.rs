@@ -114,6 +114,23 @@ pub async fn record_rungs(
     Ok(())
 }
 
+/// Returns whether a ladder of the node ended at the rung `rma` at or after a time.
+pub async fn returns_to_maker(
+    conn: &mut PgConnection,
+    node: NodeId,
+    since: Timestamp,
+) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT FROM recoveries
+               WHERE node_id = $1 AND ended = 'spent' AND ended_at >= $2 AND went @> '[{"rung": "rma", "outcome": "done"}]') AS "returns!""#,
+        node as NodeId,
+        since.to_sqlx() as _,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
 /// Serializes the start of recoveries until the transaction ends. Two transactions counting at once
 /// could both start the last allowed recovery.
 pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {

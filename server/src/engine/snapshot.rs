@@ -48,6 +48,8 @@ pub(super) async fn load(
         until: node.maintenance_until,
         stop: node.stop,
         disputed_parts: list_disputed(conn, node).await?,
+        returns_to_maker: node.state == State::Quarantined
+            && db::recoveries::returns_to_maker(conn, node.id, node.entered_at).await?,
         in_cluster: node.in_cluster,
         live: node.live,
         installed: node.installed,

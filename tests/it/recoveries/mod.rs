@@ -145,6 +145,8 @@ async fn a_ladder_that_does_not_help_ends_in_quarantine_with_what_was_tried() {
         reason.contains("its parts go back to their maker"),
         "{reason}"
     );
+    let next = world.value("n1", "next_action").await.unwrap();
+    assert!(next.contains("muster node rma n1"), "{next}");
     let all = recoveries(&world, "n1").await;
     assert_eq!(
         (all[0]["ended"].as_str(), outcomes(&all[0])),
