@@ -107,11 +107,11 @@ fleet: build
 recoveries: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-recoveries --port 0 --only-recoveries --once
 
-# The same machines measure what lies between them, over TCP and RDMA, while it is well and while it is not.
+# The same machines measure the network between them over TCP and RDMA, first healthy, then with faults.
 fabric: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-fabric --port 0 --only-fabric --once
 
-# One such machine keeps the packages of its stack, whoever would move them.
+# One such machine keeps the packages of its stack against every program that upgrades packages.
 pins: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-pins --port 0 --only-pins --once
 
@@ -124,7 +124,7 @@ rollout: stack
 		--only-rollouts --machines $(or $(MACHINES),6) --before $$before/muster --once
 
 # The main job on real parts, from powered-off machines to a Slurm node and back, with the agent, the server and the database killed in the middle
-# of it, a node that boots with both dead, and a BMC that turns bad; a machine that somebody else built is adopted with a job on it; then every page
+# of it, a node that boots with both dead, and a BMC that turns bad; a machine installed without Muster is adopted with a job on it; then every page
 # of the console in a browser. That adoption alone: `muster-lab demo --only-adopt --once`.
 e2e: stack
 	npm ci --prefix tests/browser --no-audit --no-fund --silent

@@ -98,7 +98,7 @@ mod tests {
                 assert_eq!(
                     standing(wait_for, claim, state),
                     Standing::Stuck,
-                    "{state}: nobody's any more"
+                    "{state}: no claim holds the node"
                 );
             }
         }

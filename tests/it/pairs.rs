@@ -1,4 +1,4 @@
-//! Pairs of a pool: idle nodes are held, measured against each other by turns, and given back; a bad node and a bad path are told apart; nothing
+//! Pairs of a pool: idle nodes are held, measured against each other in rounds, and given back; a bad node and a bad path are told apart; nothing
 //! that was lost, stopped or refused blames anybody.
 
 use muster_api::tokens::Role;

@@ -20,7 +20,7 @@ use super::context::JobContext;
 use super::job;
 
 /// Maximum number of parallel jobs. Jobs mostly wait, above all for firmware, and the nodes of a
-/// site must not wait for each other. Image streams, which load the disk and the network, have separate limits.
+/// site must not wait for each other. The connections of the HTTP listener limit image streams.
 const CAPACITY: usize = 2048;
 /// Wait time of a poll, well below the site lease, because each answer renews the site lease.
 const POLL: Duration = Duration::from_secs(10);

@@ -177,7 +177,7 @@ pub const CHECKS: &[Check] = &[
     ),
     check(
         "E3",
-        "Pairs by turns",
+        "Pairs in rounds",
         "the fault of a bad pair: one end, or the path between them",
     ),
     missing(

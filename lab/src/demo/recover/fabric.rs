@@ -71,7 +71,7 @@ fn fewer_messages(suite: &mut Value) -> anyhow::Result<()> {
 
 async fn all_is_well(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     cast.watch
-        .say("1. six machines measure each other by turns");
+        .say("1. six machines measure each other in rounds");
     let run = measured(cast).await?;
     let pairs = run.pairs.as_deref().unwrap_or_default();
     ensure!(
