@@ -60,7 +60,7 @@ pub fn parse(text: &str) -> Result<Vec<Term>, InvalidFilter> {
             return Err(wrong(format!("more than {MOST_TERMS} terms")));
         }
         let (term, after) =
-            term(rest).ok_or_else(|| wrong(format!("expected FIELD=VALUE at {rest:?}")))?;
+            parse_term(rest).ok_or_else(|| wrong(format!("expected FIELD=VALUE at {rest:?}")))?;
         terms.push(term);
         rest = match after.trim_start() {
             "" => "",
@@ -75,13 +75,13 @@ pub fn parse(text: &str) -> Result<Vec<Term>, InvalidFilter> {
     Ok(terms)
 }
 
-fn term(text: &str) -> Option<(Term, &str)> {
+fn parse_term(text: &str) -> Option<(Term, &str)> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "._-/".contains(c)))?;
     let (field, rest) = text.split_at(end);
     let (op, rest) = [("!=", Op::NotEqual), ("=", Op::Equal), ("~", Op::Like)]
         .into_iter()
         .find_map(|(word, op)| rest.trim_start().strip_prefix(word).map(|rest| (op, rest)))?;
-    let (value, rest) = value(rest.trim_start())?;
+    let (value, rest) = parse_value(rest.trim_start())?;
     (!field.is_empty()).then_some((
         Term {
             field: field.to_owned(),
@@ -92,7 +92,7 @@ fn term(text: &str) -> Option<(Term, &str)> {
     ))
 }
 
-fn value(text: &str) -> Option<(String, &str)> {
+fn parse_value(text: &str) -> Option<(String, &str)> {
     if let Some(quoted) = text.strip_prefix('"') {
         let (value, rest) = quoted.split_once('"')?;
         return Some((value.to_owned(), rest));

@@ -41,14 +41,14 @@ pub struct NodeSpec {
     /// Interfaces allowed for network boot; at least one.
     pub macs: Vec<NodeMac>,
     /// `true`: registration starts inspection. `false`: inspection waits for `actions/accept`.
-    #[serde(default = "yes")]
+    #[serde(default = "accept_by_default")]
     pub accept: bool,
     /// While `true`, the server rejects every destructive request for this node.
     #[serde(default)]
     pub protected: bool,
 }
 
-fn yes() -> bool {
+fn accept_by_default() -> bool {
     true
 }
 
@@ -90,7 +90,7 @@ pub enum NodeConsole {
 pub struct Bmc {
     #[schema(value_type = String)]
     pub address: IpAddr,
-    #[serde(default = "https")]
+    #[serde(default = "default_redfish_port")]
     pub port: u16,
     /// Name of a credential with purpose `bmc`.
     pub credential: String,
@@ -99,7 +99,7 @@ pub struct Bmc {
     pub system: Option<String>,
 }
 
-fn https() -> u16 {
+fn default_redfish_port() -> u16 {
     443
 }
 
@@ -109,21 +109,21 @@ fn https() -> u16 {
 pub struct IpmiBmc {
     #[schema(value_type = String)]
     pub address: IpAddr,
-    #[serde(default = "rmcp")]
+    #[serde(default = "default_ipmi_port")]
     pub port: u16,
     /// Name of a credential with purpose `bmc`: an account with the operator privilege. Limits: 16
     /// bytes for the user, 20 bytes for the password. Recommended: 20 random characters.
     pub credential: String,
     /// Firmware type used for boot. IPMI sends the type in the boot flags of each request.
-    #[serde(default = "uefi")]
+    #[serde(default = "default_firmware")]
     pub firmware: Firmware,
 }
 
-fn rmcp() -> u16 {
+fn default_ipmi_port() -> u16 {
     623
 }
 
-fn uefi() -> Firmware {
+fn default_firmware() -> Firmware {
     Firmware::Uefi
 }
 

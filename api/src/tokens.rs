@@ -56,14 +56,14 @@ pub struct Token {
     #[serde(default)]
     pub made_by: Option<Uuid>,
     /// Always 1: a token can be revoked but not changed. The ETag is `"1"`.
-    #[serde(default = "first")]
+    #[serde(default = "first_generation")]
     pub generation: i64,
 }
 
 /// Generation of immutable objects.
 pub const FIRST: i64 = 1;
 
-fn first() -> i64 {
+fn first_generation() -> i64 {
     FIRST
 }
 

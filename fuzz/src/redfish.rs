@@ -10,7 +10,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use muster_agent::bmc::{Bmcs, Limits};
+use muster_agent::bmc::{Bmc, Bmcs, Limits};
 use muster_core::ids::JobId;
 use muster_core::values::Secret;
 use muster_core::wire::bmc::BmcTarget;
@@ -50,10 +50,31 @@ pub(crate) fn run(data: &[u8]) {
     });
 }
 
+/// Reads all that the agent reads of a BMC, and checks what can be shown.
 async fn read(target: &BmcTarget) {
+    let bmc = Bmcs::new(limits())
+        .open(target, JobId::new())
+        .expect("a client");
+    let shown = [
+        read_system(&bmc).await,
+        read_log(&bmc).await,
+        read_sensors(&bmc).await,
+        read_power(&bmc).await,
+        read_inventory(&bmc).await,
+    ];
+    for text in shown.concat() {
+        assert!(
+            text.chars().count() <= 4000 && !text.contains(char::is_control),
+            "{text:?}"
+        );
+    }
+}
+
+/// Limits without a pause.
+fn limits() -> Limits {
     let second = Duration::from_secs(1);
     let zero = Duration::ZERO;
-    let limits = Limits {
+    Limits {
         connect: second,
         call: second,
         spacing: zero,
@@ -71,77 +92,74 @@ async fn read(target: &BmcTarget) {
         boot: zero,
         cool_off: zero,
         cool_off_max: zero,
-    };
-    let bmc = Bmcs::new(limits)
-        .open(target, JobId::new())
-        .expect("a client");
-    let mut shown = Vec::new();
-    match bmc.observe().await {
-        Ok(view) => {
-            shown.extend(
-                [
-                    view.uuid,
-                    view.serial,
-                    view.manufacturer,
-                    view.model,
-                    view.bios_version,
-                    view.health,
-                ]
-                .into_iter()
-                .flatten(),
-            );
-        }
-        Err(error) => shown.push(error.to_string()),
     }
+}
+
+async fn read_system(bmc: &Bmc) -> Vec<String> {
+    match bmc.observe().await {
+        Ok(view) => [
+            view.uuid,
+            view.serial,
+            view.manufacturer,
+            view.model,
+            view.bios_version,
+            view.health,
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+async fn read_log(bmc: &Bmc) -> Vec<String> {
     match bmc.event_log(50).await {
         Ok(entries) => {
             assert!(entries.len() <= 50);
-            shown.extend(
-                entries.into_iter().flat_map(|entry| {
-                    [entry.id, entry.message, entry.severity.unwrap_or_default()]
-                }),
-            );
+            entries
+                .into_iter()
+                .flat_map(|entry| [entry.id, entry.message, entry.severity.unwrap_or_default()])
+                .collect()
         }
-        Err(error) => shown.push(error.to_string()),
+        Err(error) => vec![error.to_string()],
     }
+}
+
+async fn read_sensors(bmc: &Bmc) -> Vec<String> {
     match bmc.sensors().await {
         Ok(sensors) => {
             assert!(sensors.iter().all(|sensor| sensor.reading.is_finite()));
-            shown.extend(
-                sensors.into_iter().flat_map(|sensor| {
-                    [sensor.name, sensor.unit, sensor.health.unwrap_or_default()]
-                }),
-            );
+            sensors
+                .into_iter()
+                .flat_map(|sensor| [sensor.name, sensor.unit, sensor.health.unwrap_or_default()])
+                .collect()
         }
-        Err(error) => shown.push(error.to_string()),
+        Err(error) => vec![error.to_string()],
     }
-    if let Err(error) = bmc.power_watts().await {
-        shown.push(error.to_string());
+}
+
+async fn read_power(bmc: &Bmc) -> Vec<String> {
+    match bmc.power_watts().await {
+        Ok(_) => Vec::new(),
+        Err(error) => vec![error.to_string()],
     }
+}
+
+async fn read_inventory(bmc: &Bmc) -> Vec<String> {
     match bmc.inventory().await {
         Ok(inventory) => {
             assert!(inventory.firmware.len() <= 256 && inventory.bios.len() <= 4096);
-            shown.extend(
-                inventory
-                    .firmware
-                    .into_iter()
-                    .flat_map(|seen| [seen.id, seen.name, seen.version]),
-            );
-            shown.extend(
-                inventory
-                    .bios
-                    .into_iter()
-                    .flat_map(|(name, value)| [name, value.to_string()]),
-            );
-            shown.extend(inventory.unread);
+            let firmware = inventory
+                .firmware
+                .into_iter()
+                .flat_map(|seen| [seen.id, seen.name, seen.version]);
+            let bios = inventory
+                .bios
+                .into_iter()
+                .flat_map(|(name, value)| [name, value.to_string()]);
+            firmware.chain(bios).chain(inventory.unread).collect()
         }
-        Err(error) => shown.push(error.to_string()),
-    }
-    for text in shown {
-        assert!(
-            text.chars().count() <= 4000 && !text.contains(char::is_control),
-            "{text:?}"
-        );
+        Err(error) => vec![error.to_string()],
     }
 }
 

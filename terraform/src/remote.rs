@@ -191,7 +191,8 @@ impl Remote {
         &self,
         kind: &Kind,
         id: &str,
-        (generation, name): (i64, &str),
+        generation: i64,
+        name: &str,
     ) -> Result<i64, ClientError> {
         let found = self.client.get_value(&[kind.collection, id], &[]).await?;
         // A rename completed by a killed apply is not repeated.

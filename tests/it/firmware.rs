@@ -398,7 +398,7 @@ async fn a_node_runs_a_revision_once_its_firmware_is_the_revisions() {
 
 /// An adopted machine has never run the live image, so its own system tells the product.
 #[tokio::test]
-async fn firmware_for_a_product_reaches_a_machine_without_facts_of_the_live_image() {
+async fn firmware_for_a_product_reaches_a_machine_without_live_facts() {
     let mut world = world().await;
     world.claim("n1").await.expect(201);
     world.settle().await;

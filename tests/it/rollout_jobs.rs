@@ -41,7 +41,7 @@ fn why(rollout: &Value, node: usize) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn a_node_is_closed_shortly_before_its_last_job_ends_and_idle_nodes_go_first() {
+async fn a_node_closes_shortly_before_its_last_job_ends_and_idle_nodes_first() {
     let mut world = serving(2, json!("100%")).await;
     run_job(&world, "16", Some(60), &["n1"]);
     let ends = run_job(&world, "17", Some(4 * 3600), &["n1", "elsewhere"]).unwrap();

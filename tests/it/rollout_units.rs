@@ -46,7 +46,7 @@ async fn with_a_running_drain(world: &mut World, node: &str) -> Job {
 }
 
 #[tokio::test]
-async fn a_unit_leaves_service_together_and_no_change_starts_before_the_last_drain() {
+async fn a_unit_leaves_together_and_no_change_starts_before_the_last_drain() {
     let mut world = serving(json!(2), 2).await;
     let name = start(&world, 2, &at_once()).await;
     tick(&world).await;

@@ -151,7 +151,7 @@ async fn a_freeze_declared_during_the_rollout_gives_waiting_nodes_back() {
 }
 
 #[tokio::test]
-async fn waiting_nodes_run_jobs_that_end_before_the_next_opening_while_the_window_is_closed() {
+async fn waiting_nodes_run_jobs_that_end_before_the_next_opening() {
     let mut world = serving(1, json!("100%")).await;
     declare(&world, "hour", &daily(&world, -600)).await;
     give(&world, "/v1/pools/gpu", json!("hour")).await;

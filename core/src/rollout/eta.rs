@@ -85,14 +85,14 @@ pub fn estimate_within(
     if let Some(why) = find_doubt(fleet, &first) {
         return Eta::Unknown { why };
     }
-    let (early, late) = find_paces(fleet);
+    let paces = find_paces(fleet);
     let run = |pace: &Pace| rehearse(policy, fleet, calendar, pace, most_work, now);
-    match (run(&early), run(&late)) {
+    match (run(&paces.short), run(&paces.long)) {
         (Ok(one), Ok(other)) => Eta::Ends(Estimate {
             early: one.min(other),
             late: one.max(other),
             left: fleet.count(is_left),
-            assumes: list_assumptions(policy, fleet, calendar, &first, (&early, &late)),
+            assumes: list_assumptions(policy, fleet, calendar, &first, &paces),
         }),
         (Err(why), _) | (Ok(_), Err(why)) => Eta::Unknown { why },
     }
@@ -115,8 +115,14 @@ fn find_doubt(fleet: &Fleet, plan: &Plan) -> Option<String> {
     })
 }
 
-/// Returns the short and the long durations: measured in this run, or assumed by the effect.
-fn find_paces(fleet: &Fleet) -> (Pace, Pace) {
+/// The short and the long durations of changes.
+struct Paces {
+    short: Pace,
+    long: Pace,
+}
+
+/// Returns the durations: measured in this run, or assumed by the effect.
+fn find_paces(fleet: &Fleet) -> Paces {
     let mut measured = fleet.durations_s.clone();
     measured.sort_unstable();
     // A quarter of the nodes was faster than the short duration, and a tenth slower than the long.
@@ -139,10 +145,10 @@ fn find_paces(fleet: &Fleet) -> (Pace, Pace) {
             jobs_percent,
         }
     };
-    (
-        pace(25, assume_short, 50),
-        pace(90, |effect| 4 * assume_short(effect), 100),
-    )
+    Paces {
+        short: pace(25, assume_short, 50),
+        long: pace(90, |effect| 4 * assume_short(effect), 100),
+    }
 }
 
 /// Returns the assumed seconds from closed to done, gates included. Started nodes without an effect
@@ -160,7 +166,7 @@ fn list_assumptions(
     fleet: &Fleet,
     calendar: &Calendar,
     plan: &Plan,
-    paces: (&Pace, &Pace),
+    paces: &Paces,
 ) -> Vec<String> {
     let mut list = assume_durations(fleet, paces);
     list.push("Half of the time of a node is the change, and half is the gates.".to_owned());
@@ -192,10 +198,14 @@ fn list_assumptions(
     list
 }
 
-fn assume_durations(fleet: &Fleet, (early, late): (&Pace, &Pace)) -> Vec<String> {
+fn assume_durations(fleet: &Fleet, paces: &Paces) -> Vec<String> {
     let spread = |effect: Effect| {
         let minutes = |pace: &Pace| pace.duration_s(effect).div_ceil(60);
-        format!("{} to {} minutes", minutes(early), minutes(late))
+        format!(
+            "{} to {} minutes",
+            minutes(&paces.short),
+            minutes(&paces.long)
+        )
     };
     if !fleet.durations_s.is_empty() {
         let done = count_nodes(u32::try_from(fleet.durations_s.len()).unwrap_or(u32::MAX));

@@ -80,36 +80,20 @@ impl ConvergePlan {
     }
 }
 
+/// Adds a problem, unless the value is allowed.
+fn note<'a>(problems: &mut Vec<(&'a str, String)>, holds: bool, what: &str, value: &'a str) {
+    if !holds {
+        problems.push((value, format!("{what} {value:?} is not allowed")));
+    }
+}
+
 impl<'a> Words<'a> {
     /// Returns each forbidden word with a description of the problem.
     pub(super) fn problems(&self) -> Vec<(&'a str, String)> {
         let mut problems = Vec::new();
-        let mut need = |holds: bool, what: &str, value: &'a str| {
-            if !holds {
-                problems.push((value, format!("{what} {value:?} is not allowed")));
-            }
-        };
-        for package in self.packages {
-            need(is_package(&package.name), "package", &package.name);
-            need(
-                is_version(&package.version),
-                "package version",
-                &package.version,
-            );
-            need(
-                has_only(&package.filename, "-._~+%:") && package.filename.ends_with(".deb"),
-                "file name",
-                &package.filename,
-            );
-        }
-        for name in self.absent {
-            need(is_package(name), "package", name);
-            need(
-                self.packages.iter().all(|package| package.name != *name),
-                "wanted and unwanted package",
-                name,
-            );
-        }
+        self.check_packages(&mut problems);
+        let mut need =
+            |holds: bool, what: &str, value: &'a str| note(&mut problems, holds, what, value);
         for (key, value) in self.sysctl {
             need(
                 has_only(key, "-._/:") && !key.contains("..") && !key.starts_with(['/', '.']),
@@ -153,6 +137,31 @@ impl<'a> Words<'a> {
         }
         self.check_files(&mut problems);
         problems
+    }
+
+    fn check_packages(&self, problems: &mut Vec<(&'a str, String)>) {
+        let mut need = |holds: bool, what: &str, value: &'a str| note(problems, holds, what, value);
+        for package in self.packages {
+            need(is_package(&package.name), "package", &package.name);
+            need(
+                is_version(&package.version),
+                "package version",
+                &package.version,
+            );
+            need(
+                has_only(&package.filename, "-._~+%:") && package.filename.ends_with(".deb"),
+                "file name",
+                &package.filename,
+            );
+        }
+        for name in self.absent {
+            need(is_package(name), "package", name);
+            need(
+                self.packages.iter().all(|package| package.name != *name),
+                "wanted and unwanted package",
+                name,
+            );
+        }
     }
 
     fn check_files(&self, problems: &mut Vec<(&'a str, String)>) {

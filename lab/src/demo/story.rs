@@ -70,20 +70,7 @@ pub(super) async fn tell(
             None => Ok(()),
         }
     };
-    let serving = async {
-        firmware::holds(rack, client, &watch, &[GOOD, FAILING]).await?;
-        let job = run_a_job(slurm, &watch).await?;
-        shared::is_served(client, slurm, nfs, &watch).await?;
-        if disturbed {
-            change::recover(rack, client).await?;
-        }
-        network::check_network(rack, slurm, &watch).await?;
-        if disturbed {
-            change::run(options, rack, slurm, programs, &watch).await?;
-        }
-        leave(options, rack, slurm, client, &watch).await?;
-        Ok(job)
-    };
+    let serving = use_and_leave(options, rack, slurm, nfs, programs, &watch);
     // Each act keeps a single emulated processor busy.
     let ((), job) = tokio::try_join!(joining, serving)?;
     chaos.finish()?;
@@ -192,6 +179,31 @@ async fn serve(
             && state(fleet, SMALL) == "quarantined")
     });
     served.await
+}
+
+/// Uses the nodes from the check of the firmware until the release. Returns the report of the job.
+async fn use_and_leave(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    nfs: &Nfs,
+    programs: &Programs,
+    watch: &Watch,
+) -> anyhow::Result<String> {
+    let client = programs.client();
+    let disturbed = options.disturbance == Disturbance::Kills;
+    firmware::holds(rack, client, watch, &[GOOD, FAILING]).await?;
+    let job = run_a_job(slurm, watch).await?;
+    shared::is_served(client, slurm, nfs, watch).await?;
+    if disturbed {
+        change::recover(rack, client).await?;
+    }
+    network::check_network(rack, slurm, watch).await?;
+    if disturbed {
+        change::run(options, rack, slurm, programs, watch).await?;
+    }
+    leave(options, rack, slurm, client, watch).await?;
+    Ok(job)
 }
 
 /// Runs a job on the admitted node.

@@ -69,7 +69,7 @@ impl Provider {
                 create(remote, kind, &planned, &config, deadline("create")).await
             }
             (Some(prior), Some(planned)) => {
-                update(remote, kind, (prior, &planned), &config, deadline("update")).await
+                update(remote, kind, prior, &planned, &config, deadline("update")).await
             }
             (Some(prior), None) => destroy(remote, kind, prior, deadline("delete")).await,
             (None, None) => (None, Vec::new()),
@@ -238,7 +238,8 @@ async fn create_token(
 async fn update(
     remote: &Remote,
     kind: &Kind,
-    (prior, planned): (Attributes, &Attributes),
+    prior: Attributes,
+    planned: &Attributes,
     config: &Attributes,
     deadline: Instant,
 ) -> Outcome {
@@ -253,7 +254,7 @@ async fn update(
     if kind.renames() && name != text(planned, "name") {
         // The plan is based on this generation. The rename returns the next generation.
         match remote
-            .rename(kind, id, (generation, text(planned, "name")))
+            .rename(kind, id, generation, text(planned, "name"))
             .await
         {
             Ok(renamed) => generation = renamed,

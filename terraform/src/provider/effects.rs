@@ -55,7 +55,8 @@ impl Planned {
         &self,
         remote: &Remote,
         kind: &Kind,
-        (prior, planned): (Option<&Attributes>, &Attributes),
+        prior: Option<&Attributes>,
+        planned: &Attributes,
         config: &Attributes,
     ) -> Vec<Diagnostic> {
         let parts = ["name", "labels", "annotations", "spec"];

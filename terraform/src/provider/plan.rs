@@ -67,7 +67,7 @@ impl Provider {
         let before = prior.as_ref().filter(|_| !replaced);
         diagnostics.extend(
             self.planned
-                .written(remote, kind, (before, &planned), &config)
+                .written(remote, kind, before, &planned, &config)
                 .await,
         );
         for name in NEVER_STORED {

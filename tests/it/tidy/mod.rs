@@ -123,25 +123,30 @@ fn arrows_run_down() {
     for (room, below) in allowed {
         let manifest = std::fs::read_to_string(root().join(room).join("Cargo.toml"))
             .expect("a room has a manifest");
-        // Tests may have machines of the lab.
-        let depends = manifest
-            .split("[dev-dependencies]")
-            .next()
-            .unwrap_or_default();
-        let ours = depends
-            .lines()
-            .filter_map(|line| line.strip_prefix("muster-"));
-        for line in ours {
-            let name: String = line
-                .chars()
-                .take_while(|c| c.is_ascii_alphanumeric())
-                .collect();
-            assert!(
-                below.contains(&name.as_str()),
-                "{room} must not depend on {name}"
-            );
-        }
+        let beyond = list_beyond(&manifest, below);
+        assert!(beyond.is_empty(), "{room} must not depend on {beyond:?}");
     }
+    let planted = "[dependencies]\nmuster-core.workspace = true\n[build-dependencies]\n\"muster-lab\" = {}\n\
+                   terraform-provider-muster = { path = \"x\" }\n[dev-dependencies]\nmuster-agent = {}";
+    let wanted = ["lab", "terraform-provider-muster"];
+    assert_eq!(list_beyond(planted, &["core"]), wanted);
+}
+
+/// Lists the crates of the workspace that a manifest depends on, without the allowed ones. Tests may
+/// depend on any crate.
+fn list_beyond(manifest: &str, allowed: &[&str]) -> Vec<String> {
+    let depends = manifest.split("[dev-dependencies]").next();
+    let lines = depends.unwrap_or_default().lines();
+    let names = lines.filter_map(|line| {
+        let line = line.trim_start_matches('"');
+        let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_')?;
+        let name = &line[..end];
+        let ours = name == "muster" || name.starts_with("muster-") || name.ends_with("-muster");
+        ours.then(|| name.strip_prefix("muster-").unwrap_or(name).to_owned())
+    });
+    names
+        .filter(|name| !allowed.contains(&name.as_str()))
+        .collect()
 }
 
 #[test]
@@ -222,6 +227,14 @@ fn names_of_no_meaning_are_not_used() {
         names::is_vague(&source.path).then(|| "name the content".to_owned())
     });
     assert!(vague.is_empty(), "{vague:#?}");
+    let long = offenders(&ROOMS, |source| {
+        let names = names::list_long_functions(&source.text);
+        (!names.is_empty()).then(|| names.join(", "))
+    });
+    assert!(
+        long.is_empty(),
+        "name the subject, then the fact: {long:#?}"
+    );
 }
 
 #[test]

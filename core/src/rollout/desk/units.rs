@@ -118,7 +118,7 @@ impl Desk<'_> {
             return nodes.iter().map(|node| (*node, skip.clone())).collect();
         }
         let steps = match find_late(nodes, &exits) {
-            Some(late) => self.wait_together(unit, nodes, &exits, late),
+            Some((late, rule)) => self.wait_together(unit, nodes, &exits, late, rule),
             None => match self.take_out_together(unit, nodes) {
                 Ok(slots) => close_together(nodes, slots, exits),
                 Err(rule) => hold(&rule),
@@ -137,7 +137,8 @@ impl Desk<'_> {
         unit: &Unit<'b>,
         nodes: &[&'b Node],
         exits: &[Exit],
-        (late, rule): (&Node, &Rule),
+        late: &Node,
+        rule: &Rule,
     ) -> Steps<'b> {
         let of_unit = hinder(unit, late, Hindrance::Rule(Box::new(rule.clone())));
         let is_new = |node: &&&Node| node.stage == Stage::NotBegun;

@@ -55,7 +55,7 @@ fn a_node_that_runs_jobs_while_waiting_loses_none() {
 }
 
 #[test]
-fn a_waiting_node_loses_time_outside_the_windows_too_and_none_to_another_drain() {
+fn a_waiting_node_loses_time_outside_windows_and_none_to_other_drains() {
     let closed = Fleet {
         nodes: vec![idle(Stage::Waiting)],
         closed: vec![Period {

@@ -32,7 +32,7 @@ fn given_back(policy: &RolloutPolicy, fleet: &Fleet) -> Option<&'static str> {
 }
 
 #[test]
-fn trap_17_a_failed_node_begins_the_way_back_when_no_serving_node_may_leave() {
+fn trap_17_a_failed_node_begins_the_way_back_without_a_free_slot() {
     let (policy, mut fleet) = way_back();
     fleet.nodes[0].stage = Stage::NotBegun;
     assert_eq!(closed(&plan(&policy, &fleet, start())), [id(2)]);

@@ -89,7 +89,7 @@ fn a_node_of_the_unit_that_is_out_takes_no_slot_of_the_ledger() {
 }
 
 #[test]
-fn a_node_that_cannot_be_changed_keeps_its_unit_and_is_named_with_the_remedy() {
+fn an_unchangeable_node_keeps_its_unit_and_is_named_with_the_remedy() {
     type Set = fn(&mut Node);
     let cases: [(Set, &str, WaitsFor); 6] = [
         (

@@ -155,7 +155,7 @@ fn a_refused_start_of_an_unnamed_service_fails_no_run() {
 }
 
 #[test]
-fn a_service_stays_off_where_disabled_masked_running_or_named_by_the_stack() {
+fn a_disabled_masked_running_or_named_service_is_not_started() {
     for case in ["disabled", "masked", "running", "named", "alias"] {
         let Some((tree, bundle)) = setup(START) else {
             return;

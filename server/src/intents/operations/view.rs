@@ -58,7 +58,7 @@ pub async fn render_all(
                 around.get(&row.id),
                 runs.remove(&row.id).unwrap_or_default(),
             );
-            let mut operation = view(row, own)?;
+            let mut operation = render_operation(row, own)?;
             match operation.done {
                 true => operation.result = Some(standing::link_results(&operation, around, &runs)),
                 false => {
@@ -71,9 +71,9 @@ pub async fn render_all(
         .collect()
 }
 
-fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
+fn render_operation(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
     let state = row.state;
-    let steps: Vec<Step> = steps.into_iter().map(step).collect();
+    let steps: Vec<Step> = steps.into_iter().map(render_step).collect();
     let target = row
         .node
         .zip(row.node_name.clone())
@@ -90,7 +90,7 @@ fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
         target,
         state,
         done: state.done(),
-        progress: progress(&row, &steps, state),
+        progress: render_progress(&row, &steps, state),
         error: row.error.as_ref().map(read_failure),
         steps,
         deadline: row
@@ -107,7 +107,7 @@ fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
     })
 }
 
-fn step(row: StepRow) -> Step {
+fn render_step(row: StepRow) -> Step {
     Step {
         job: row.job.0,
         step: row.step.to_string(),
@@ -128,7 +128,7 @@ fn step(row: StepRow) -> Step {
 
 /// The progress of an operation. The message comes from the step at work, else from the node's
 /// blocker, else from the operation's own row.
-fn progress(row: &OperationRow, steps: &[Step], state: OperationState) -> OperationProgress {
+fn render_progress(row: &OperationRow, steps: &[Step], state: OperationState) -> OperationProgress {
     let current = steps
         .iter()
         .rev()

@@ -83,7 +83,7 @@ async fn tick(app: &App, id: RolloutId) -> Result<bool, Error> {
             Err(error @ Error::Unavailable(_)) => return Err(error),
             // A failing node does not stop the others.
             Err(error) => {
-                let nodes: Vec<&str> = steps.iter().map(|(row, _)| row.name.as_str()).collect();
+                let nodes: Vec<&str> = steps.iter().map(|step| step.row.name.as_str()).collect();
                 tracing::error!(?nodes, error = ?error, "an action of a rollout failed");
             }
         }
@@ -102,19 +102,20 @@ fn group_steps<'a>(plan: &'a Plan, loaded: &'a Loaded) -> Vec<Vec<Step<'a>>> {
             continue;
         };
         let unit = planned.unit.as_deref();
-        let change = execute::find_unit_change((row, planned), &planned.act);
+        let step = Step { row, planned };
+        let change = execute::find_unit_change(&step, &planned.act);
         let place = match unit.zip(change) {
             Some(together) => *of_unit.entry(together).or_insert(groups.len()),
             None => groups.len(),
         };
         match groups.get_mut(place) {
-            Some(group) => group.push((row, planned)),
-            None => groups.push(vec![(row, planned)]),
+            Some(group) => group.push(step),
+            None => groups.push(vec![step]),
         }
     }
     // Acts on several nodes lock the rows by id.
     for group in &mut groups {
-        group.sort_by_key(|(row, _)| row.node);
+        group.sort_by_key(|step| step.row.node);
     }
     groups
 }

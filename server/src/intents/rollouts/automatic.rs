@@ -87,7 +87,7 @@ async fn try_start(app: &App, pool: ObjectId, now: Timestamp) -> Result<bool, Er
         }
         Err(Error::Conflict { code, detail }) => {
             scope.rollback().await?;
-            refuse(&mut tx, &actor, &due, (code, &detail), now).await?;
+            refuse(&mut tx, &actor, &due, code, &detail, now).await?;
             false
         }
         Err(error @ (Error::Unavailable(_) | Error::Contended(_))) => return Err(error),
@@ -95,7 +95,7 @@ async fn try_start(app: &App, pool: ObjectId, now: Timestamp) -> Result<bool, Er
             scope.rollback().await?;
             tracing::error!(pool = due.pool_name, error = ?error, "a due rollout could not be started");
             let detail = "The server failed; see its log.";
-            refuse(&mut tx, &actor, &due, ("internal", detail), now).await?;
+            refuse(&mut tx, &actor, &due, "internal", detail, now).await?;
             false
         }
     };
@@ -132,8 +132,8 @@ async fn start(
     }
     let stored = revisions::find_named(conn, pool, due.number).await?;
     let policy = RolloutPolicy::default();
-    let of = (pool, due.pool_name.as_str());
-    let (row, loaded) = plan::store(conn, app, actor, &stored, &policy, of).await?;
+    let name = &due.pool_name;
+    let (row, loaded) = plan::store(conn, app, actor, &stored, &policy, pool, name).await?;
     need_permitted(&policy, &loaded)?;
     control::begin(conn, app, actor, &row, false).await
 }
@@ -175,7 +175,8 @@ async fn refuse(
     conn: &mut PgConnection,
     actor: &Actor,
     due: &DueRow,
-    (code, detail): (&str, &str),
+    code: &str,
+    detail: &str,
     now: Timestamp,
 ) -> Result<(), Error> {
     db::due_rollouts::set_refused(conn, due.pool, code, detail, now).await?;

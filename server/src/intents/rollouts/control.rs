@@ -120,7 +120,8 @@ pub(crate) async fn halt(
         request,
         idempotency,
         body,
-        ("halted", &from),
+        "halted",
+        &from,
         async |conn, row, reason| {
             if row.state == RolloutState::Halted {
                 return Ok(None);
@@ -147,7 +148,8 @@ pub(crate) async fn resume(
         request,
         idempotency,
         body,
-        ("resumed", &from),
+        "resumed",
+        &from,
         async |conn, row, _| {
             db::rollouts::resume(conn, row.id, request.app.clock.now()).await?;
             Ok(Some("rollout.resumed"))
@@ -170,7 +172,8 @@ pub(crate) async fn promote(
         request,
         idempotency,
         body,
-        ("promoted", &from),
+        "promoted",
+        &from,
         async |conn, row, _| {
             db::rollouts::promote(conn, row.id).await?;
             Ok(Some("rollout.promoted"))
@@ -185,7 +188,8 @@ async fn steer(
     request: Request<'_>,
     idempotency: IdempotencyKey,
     body: &SteerRollout,
-    (verb, from): (&str, &[RolloutState]),
+    verb: &str,
+    from: &[RolloutState],
     change: impl AsyncFnOnce(
         &mut PgConnection,
         &RolloutRow,

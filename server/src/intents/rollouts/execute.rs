@@ -43,7 +43,17 @@ enum Done {
 }
 
 /// A planned action, with the row of its node.
-pub(super) type Step<'a> = (&'a NodeRow, &'a Planned);
+#[derive(Clone, Copy)]
+pub(super) struct Step<'a> {
+    pub(super) row: &'a NodeRow,
+    pub(super) planned: &'a Planned,
+}
+
+/// Why an act is done: a code, and a sentence for people.
+struct Reason {
+    code: &'static str,
+    sentence: String,
+}
 
 /// Applies the action of a node, or the actions of a unit together. Returns whether a mark has
 /// changed.
@@ -58,8 +68,8 @@ pub(super) async fn apply(
 ) -> Result<bool, Error> {
     let mut tx = app.pool.begin().await?;
     let mut nodes = Vec::new();
-    for (row, planned) in steps {
-        match lock_node(&mut tx, rollout, row, planned).await? {
+    for step in steps {
+        match lock_node(&mut tx, rollout, step).await? {
             Some(node) => nodes.push(node),
             None => return Ok(false),
         }
@@ -70,13 +80,15 @@ pub(super) async fn apply(
     let mut scope = tx.begin().await?;
     let mut passes = Vec::new();
     for (step, node) in steps.iter().zip(&nodes) {
-        match take(&mut scope, app, rollout, loaded, *step, node).await {
+        match take(&mut scope, app, rollout, loaded, step, node).await {
             Ok(Some(pass)) => passes.extend(pass),
             Ok(None) | Err(Error::Busy { .. }) => return Ok(false),
             // The actions of a unit are undone together.
             Err(Error::Conflict { code, detail }) => {
                 scope.rollback().await?;
-                let moved = refuse(&mut tx, app, rollout, *step, (code, detail)).await?;
+                let sentence = detail;
+                let reason = Reason { code, sentence };
+                let moved = refuse(&mut tx, app, rollout, step, &reason).await?;
                 tx.commit().await?;
                 if moved {
                     wake(app);
@@ -102,7 +114,7 @@ async fn lock_budgets(
     app: &App,
     steps: &[Step<'_>],
 ) -> Result<bool, Error> {
-    let nodes: Vec<NodeId> = steps.iter().map(|(row, _)| row.node).collect();
+    let nodes: Vec<NodeId> = steps.iter().map(|step| step.row.node).collect();
     let open = OpenLedger::open(conn, &nodes, app.clock.now()).await?;
     Ok(open.is_some())
 }
@@ -117,31 +129,26 @@ async fn take(
     app: &App,
     rollout: &RolloutRow,
     loaded: &Loaded,
-    (row, planned): Step<'_>,
+    step: &Step<'_>,
     node: &LockedNode,
 ) -> Result<Option<Vec<Reconciled>>, Error> {
+    let Step { row, planned } = *step;
     let effect = find_effect(&loaded.effects, row, rollout.number);
     let starts_unit = matches!(planned.act, Act::Change { .. }) && row.waits_for_unit;
     // Another request would replace the change.
     if starts_unit && (node.operation_id != row.operation || node.action.is_some()) {
         return Ok(None);
     }
-    let done = request(conn, app, rollout, (row, effect), node, planned).await?;
+    let done = request(conn, app, rollout, step, effect, node).await?;
     let Done::Applied { operation, pass } = done else {
         return Ok(None);
     };
     let now = app.clock.now();
-    let reason = (planned.because.code(), planned.because.to_string());
-    record(
-        conn,
-        now,
-        rollout,
-        (row, planned),
-        &planned.act,
-        &reason,
-        operation,
-    )
-    .await?;
+    let reason = Reason {
+        code: planned.because.code(),
+        sentence: planned.because.to_string(),
+    };
+    record(conn, now, rollout, step, &planned.act, &reason, operation).await?;
     let mut passes: Vec<Reconciled> = pass.into_iter().collect();
     if starts_unit {
         passes.push(engine::reconcile_now(conn, row.node, now).await?);
@@ -159,15 +166,16 @@ async fn refuse(
     conn: &mut PgConnection,
     app: &App,
     rollout: &RolloutRow,
-    step: Step<'_>,
-    (code, detail): (&'static str, String),
+    step: &Step<'_>,
+    reason: &Reason,
 ) -> Result<bool, Error> {
-    if !matches!(code, UNFIT | NOT_LISTED) {
-        db::rollout_nodes::note(conn, rollout.id, step.0.node, code, &detail).await?;
+    let Reason { code, sentence } = reason;
+    if !matches!(*code, UNFIT | NOT_LISTED) {
+        db::rollout_nodes::note(conn, rollout.id, step.row.node, code, sentence).await?;
         return Ok(false);
     }
     let now = app.clock.now();
-    record(conn, now, rollout, step, &Act::Skip, &(code, detail), None).await?;
+    record(conn, now, rollout, step, &Act::Skip, reason, None).await?;
     Ok(true)
 }
 
@@ -176,9 +184,9 @@ async fn refuse(
 async fn lock_node(
     conn: &mut PgConnection,
     rollout: &RolloutRow,
-    row: &NodeRow,
-    planned: &Planned,
+    step: &Step<'_>,
 ) -> Result<Option<LockedNode>, Error> {
+    let Step { row, planned } = *step;
     let starts = planned.act.starts();
     let goes_on = match db::rollouts::lock(conn, rollout.id).await? {
         Some(RolloutState::Running) => true,
@@ -205,10 +213,11 @@ async fn request(
     conn: &mut PgConnection,
     app: &App,
     rollout: &RolloutRow,
-    (row, effect): (&NodeRow, Option<Effect>),
+    step: &Step<'_>,
+    effect: Option<Effect>,
     node: &LockedNode,
-    planned: &Planned,
 ) -> Result<Done, Error> {
+    let Step { row, planned } = *step;
     match &planned.act {
         Act::Close { requeue, .. } => {
             let action = choose_action(rollout, row, effect)?;
@@ -377,11 +386,13 @@ async fn record(
     conn: &mut PgConnection,
     now: Timestamp,
     rollout: &RolloutRow,
-    (row, planned): Step<'_>,
+    step: &Step<'_>,
     act: &Act,
-    (code, reason): &(&str, String),
+    reason: &Reason,
     operation: Option<OperationId>,
 ) -> Result<(), Error> {
+    let row = step.row;
+    let Reason { code, sentence } = reason;
     let mark = act.mark();
     let wrong = row.state_reason.as_deref();
     let new = NewMark {
@@ -389,7 +400,7 @@ async fn record(
         node: row.node,
         mark,
         reason_code: code,
-        reason,
+        reason: sentence,
         changed: matches!(act, Act::Finish { changed: true }),
         deferred_until: match act {
             Act::GiveBack { not_before } => Some(*not_before),
@@ -397,13 +408,16 @@ async fn record(
         },
         wrong: wrong.filter(|_| ends_attempt(row, act)),
         operation,
-        unit_change: find_unit_change((row, planned), act),
+        unit_change: find_unit_change(step, act),
     };
     db::rollout_nodes::set_mark(conn, &new, now).await?;
     if mark == row.mark && !matches!(act, Act::Change { .. }) {
         return Ok(());
     }
-    let summary = format!("rollout {}: {} is {mark}: {reason}", rollout.name, row.name);
+    let summary = format!(
+        "rollout {}: {} is {mark}: {sentence}",
+        rollout.name, row.name
+    );
     let event = db::events::NewEvent::node(now, "muster", "rollout.node", row.node, summary);
     let detail = json!({ "rollout": rollout.name, "pool": rollout.pool_name, "revision": rollout.number, "mark": mark, "act": act.code(), "code": code });
     db::events::insert(conn, event.under(operation).with(detail)).await?;
@@ -412,7 +426,8 @@ async fn record(
 }
 
 /// Returns how an act leaves the change of a unit; `None` for an act on a node alone.
-pub(super) fn find_unit_change((row, planned): Step<'_>, act: &Act) -> Option<UnitChange> {
+pub(super) fn find_unit_change(step: &Step<'_>, act: &Act) -> Option<UnitChange> {
+    let Step { row, planned } = *step;
     match act {
         Act::Close { .. } => planned.unit.as_ref().map(|_| UnitChange::Waits),
         Act::Change { .. } => row.waits_for_unit.then_some(UnitChange::Started),

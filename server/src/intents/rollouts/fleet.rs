@@ -109,9 +109,9 @@ async fn build(
         .map(|node| node.since)
         .fold(since, Timestamp::min);
     let fleet = Fleet {
-        target: number(rollout.number),
-        supersedes: rollout.supersedes.map(number),
-        control: control(rollout),
+        target: to_number(rollout.number),
+        supersedes: rollout.supersedes.map(to_number),
+        control: find_control(rollout),
         promoted: rollout.promoted,
         planned: u32::try_from(rollout.planned).unwrap_or_default(),
         since,
@@ -241,11 +241,11 @@ fn is_retaken(row: &NodeRow, target: i32) -> bool {
     rests && (is_retried || is_left)
 }
 
-fn number(number: i32) -> RevisionNumber {
+fn to_number(number: i32) -> RevisionNumber {
     RevisionNumber(u32::try_from(number).unwrap_or_default())
 }
 
-fn control(rollout: &RolloutRow) -> Control {
+fn find_control(rollout: &RolloutRow) -> Control {
     match rollout.state {
         RolloutState::Planned | RolloutState::Running => Control::Running,
         RolloutState::Halted => match &rollout.halt {
@@ -280,8 +280,8 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
         labels: row.labels.0.clone(),
         stage,
         since: row.since,
-        runs: row.running.map(number),
-        going_to: row.assigned.map(number),
+        runs: row.running.map(to_number),
+        going_to: row.assigned.map(to_number),
         // The running revision is unknown while the node changes. The change was permitted.
         effect: effect.unwrap_or(Effect::InPlace),
         transfer_bytes: 0,
@@ -328,20 +328,16 @@ fn find_duration(row: &NodeRow) -> Option<u32> {
 
 /// Returns the node's stage from the mark and from the lifecycle.
 fn find_stage(row: &NodeRow, target: i32) -> Stage {
-    let reason = || {
-        row.state_reason
-            .clone()
-            .unwrap_or_else(|| row.state.to_string())
-    };
     match row.mark {
         // Given back after a failed drain, and refused by the scheduler.
         Mark::NotBegun
             if failed_to_drain(row)
                 && row.action.is_none()
                 && row.attempt == Some(OperationState::Failed)
-                && row.wrong.contains(&reason()) =>
+                && row.wrong.contains(&find_reason(row)) =>
         {
-            Stage::Changing(Change::DrainFailed { why: reason() })
+            let why = find_reason(row);
+            Stage::Changing(Change::DrainFailed { why })
         }
         Mark::NotBegun => Stage::NotBegun,
         Mark::Waiting => Stage::Waiting,
@@ -356,50 +352,65 @@ fn find_stage(row: &NodeRow, target: i32) -> Stage {
         {
             Stage::Changing(Change::DrainCancelled)
         }
-        Mark::Changing | Mark::Validating => match row.state {
-            State::Draining if row.operation == row.node_operation => {
-                Stage::Changing(match row.waits_for_unit {
-                    true => Change::Drained,
-                    // The other nodes of the unit change already.
-                    false if row.unit_started => Change::Working,
-                    false => Change::Draining,
-                })
-            }
-            State::Imaging | State::Installing => Stage::Changing(Change::Working),
-            State::Validating if row.mark == Mark::Changing => Stage::Changing(Change::Arrived),
-            State::Validating => Stage::Validating(Validation::Gating),
-            State::Admitting if row.mark == Mark::Changing => Stage::Changing(Change::Arrived),
-            State::Admitting => Stage::Validating(Validation::Readmitting),
-            State::InService => find_stage_in_service(row, target),
-            // Taken out of quarantine, and not yet on the way.
-            State::Failed | State::Quarantined
-                if matches!(row.action, Some(Action::Converge | Action::Reinstall)) =>
-            {
-                Stage::Changing(Change::Working)
-            }
-            // Nothing was changed: the node did not get past the drain.
-            State::Failed if row.mark == Mark::Changing && failed_to_drain(row) => {
-                Stage::Changing(match row.operation == row.node_operation {
-                    true => Change::DrainFailed { why: reason() },
-                    // A person has taken over.
-                    false => Change::DrainCancelled,
-                })
-            }
-            State::Failed if row.mark == Mark::Changing => {
-                Stage::Changing(Change::Wrong { result: reason() })
-            }
-            State::Failed | State::Quarantined | State::Repairing => {
-                Stage::Validating(Validation::GateFailed { finding: reason() })
-            }
-            State::Draining
-            | State::Maintenance
-            | State::Discovered
-            | State::Inspecting
-            | State::Available
-            | State::Wiping
-            | State::Retired => Stage::Changing(Change::DrainCancelled),
-        },
+        Mark::Changing | Mark::Validating => find_begun_stage(row, target),
     }
+}
+
+/// Returns the stage of a begun node, whose attempt goes on.
+fn find_begun_stage(row: &NodeRow, target: i32) -> Stage {
+    match row.state {
+        State::Draining if row.operation == row.node_operation => {
+            Stage::Changing(match row.waits_for_unit {
+                true => Change::Drained,
+                // The other nodes of the unit change already.
+                false if row.unit_started => Change::Working,
+                false => Change::Draining,
+            })
+        }
+        State::Imaging | State::Installing => Stage::Changing(Change::Working),
+        State::Validating if row.mark == Mark::Changing => Stage::Changing(Change::Arrived),
+        State::Validating => Stage::Validating(Validation::Gating),
+        State::Admitting if row.mark == Mark::Changing => Stage::Changing(Change::Arrived),
+        State::Admitting => Stage::Validating(Validation::Readmitting),
+        State::InService => find_stage_in_service(row, target),
+        // Taken out of quarantine, and not yet on the way.
+        State::Failed | State::Quarantined
+            if matches!(row.action, Some(Action::Converge | Action::Reinstall)) =>
+        {
+            Stage::Changing(Change::Working)
+        }
+        // Nothing was changed: the node did not get past the drain.
+        State::Failed if row.mark == Mark::Changing && failed_to_drain(row) => {
+            Stage::Changing(match row.operation == row.node_operation {
+                true => Change::DrainFailed {
+                    why: find_reason(row),
+                },
+                // A person has taken over.
+                false => Change::DrainCancelled,
+            })
+        }
+        State::Failed if row.mark == Mark::Changing => Stage::Changing(Change::Wrong {
+            result: find_reason(row),
+        }),
+        State::Failed | State::Quarantined | State::Repairing => {
+            Stage::Validating(Validation::GateFailed {
+                finding: find_reason(row),
+            })
+        }
+        State::Draining
+        | State::Maintenance
+        | State::Discovered
+        | State::Inspecting
+        | State::Available
+        | State::Wiping
+        | State::Retired => Stage::Changing(Change::DrainCancelled),
+    }
+}
+
+/// Returns the reason of the state, or the state.
+fn find_reason(row: &NodeRow) -> String {
+    let reason = row.state_reason.clone();
+    reason.unwrap_or_else(|| row.state.to_string())
 }
 
 /// Returns the stage of a begun node that serves: the node runs the target, or the attempt has ended

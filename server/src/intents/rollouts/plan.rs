@@ -61,15 +61,8 @@ pub(crate) async fn plan(
         reinstalls::need_right(conn, actor, &body.policy, named).await?;
         db::revisions::lock(conn, pool.id).await?;
         let stored = revisions::find_named(conn, pool.id, body.revision).await?;
-        let (row, _) = store(
-            conn,
-            app,
-            actor,
-            &stored,
-            &body.policy,
-            (pool.id, &pool.name),
-        )
-        .await?;
+        let (id, name) = (pool.id, &pool.name);
+        let (row, _) = store(conn, app, actor, &stored, &body.policy, id, name).await?;
         let rollout = view::load(conn, actor, &row.name, app.clock.now(), Parts::Nodes).await?;
         let answer = Answer::ok(&rollout)?.status(StatusCode::CREATED);
         Ok(Effect::Done(answer.location(rollout.link)))
@@ -87,7 +80,8 @@ pub(super) async fn store(
     actor: &Actor,
     stored: &StoredRevision,
     policy: &RolloutPolicy,
-    (pool, pool_name): (ObjectId, &str),
+    pool: ObjectId,
+    pool_name: &str,
 ) -> Result<(RolloutRow, Loaded), Error> {
     let target = revisions::parse_installable(stored)?;
     promotion::check(conn, actor, pool, &target, policy).await?;

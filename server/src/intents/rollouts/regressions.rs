@@ -76,8 +76,9 @@ pub(super) async fn check(
     policy: &RolloutPolicy,
     before: &RolloutPolicy,
 ) -> Result<(), Error> {
-    let is_known =
-        |limit: &Regression| list_limits(before).any(|(_, known)| name(known) == name(limit));
+    let is_known = |limit: &Regression| {
+        list_limits(before).any(|(_, known)| name_limit(known) == name_limit(limit))
+    };
     if list_limits(policy).next().is_none() {
         return Ok(());
     }
@@ -112,7 +113,7 @@ pub(super) async fn check(
 }
 
 /// Returns gate and metric.
-fn name(limit: &Regression) -> String {
+fn name_limit(limit: &Regression) -> String {
     format!("{}/{}", limit.gate, limit.metric)
 }
 
@@ -173,15 +174,15 @@ pub(super) async fn describe(
     let counted = db::rollout_comparisons::count(conn, rollout.id, limit).await?;
     let signal = RolloutSignal {
         kind: SignalKind::Regression,
-        name: name(limit),
+        name: name_limit(limit),
         state: counted.comparisons().find_state(limit),
-        sentence: tell(limit, &counted),
+        sentence: describe_limit(limit, &counted),
     };
     Ok((signal, counted.pending > 0))
 }
 
 /// The sentence names no node: a reader of the rollout may be no reader of the node.
-fn tell(limit: &Regression, counted: &CountedRow) -> String {
+fn describe_limit(limit: &Regression, counted: &CountedRow) -> String {
     let Regression { gate, metric, .. } = limit;
     let CountedRow {
         changed,
@@ -338,7 +339,7 @@ mod tests {
             ),
         ];
         for (counted, sentence) in table {
-            assert_eq!(tell(&limit, &counted), sentence);
+            assert_eq!(describe_limit(&limit, &counted), sentence);
         }
     }
 

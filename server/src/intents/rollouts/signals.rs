@@ -60,7 +60,7 @@ impl Signals {
 
     /// Lists the signals that halt the rollout, as sentences.
     pub(super) fn list_halts(&self) -> Vec<String> {
-        let halts = self.list.iter().filter(|signal| halts(signal.state));
+        let halts = self.list.iter().filter(|signal| is_halting(signal.state));
         halts.map(|signal| signal.sentence.clone()).collect()
     }
 
@@ -93,7 +93,7 @@ impl Signals {
 }
 
 /// Returns whether a state halts the rollout.
-fn halts(state: MonitorState) -> bool {
+fn is_halting(state: MonitorState) -> bool {
     match state {
         MonitorState::Firing | MonitorState::Silent => true,
         MonitorState::Quiet | MonitorState::Unknown => false,

@@ -9,7 +9,8 @@ use muster_api::rollouts::{
 };
 use muster_core::ids::{NodeId, ObjectId, RolloutId};
 use muster_core::rollout::{
-    Because, Control, Losses, Mark, Placement, Plan, Rule, count_losses, number_waves, plan,
+    Because, Control, HaltReason, Losses, Mark, Placement, Plan, Rule, count_losses, number_waves,
+    plan,
 };
 use sqlx::PgConnection;
 
@@ -93,26 +94,21 @@ async fn render(
     let with_nodes = parts != Parts::Plan;
     let is_open = is_open(&row);
     let loaded = match is_open || with_nodes {
-        // An unreadable revision keeps neither a list nor a halt from its answer.
-        true => match fleet::load(conn, &row, now).await {
-            Ok(loaded) => Some(loaded),
-            Err(Error::Conflict { .. }) => None,
-            Err(error) => return Err(error),
-        },
+        true => load_readable(conn, &row, now).await?,
         false => None,
     };
-    let planned = loaded.as_ref().map(|loaded| {
-        let planned = plan(&row.policy, &loaded.fleet, now);
-        (loaded, planned)
-    });
-    let losses = loaded
-        .as_ref()
-        .map(|loaded| count_losses(&loaded.fleet, now));
+    let plan = |one: &Loaded| plan(&row.policy, &one.fleet, now);
+    let planned = loaded.as_ref().map(|one| (one, plan(one)));
+    let losses = loaded.as_ref().map(|one| count_losses(&one.fleet, now));
     let nodes = match planned.as_ref().zip(losses.as_ref()) {
         Some(((loaded, planned), losses)) if with_nodes => {
             let compared = regressions::list(conn, &row).await?;
-            let seen = (*loaded, planned, losses);
-            Some(render_nodes(actor, &row, seen, &compared, now))
+            let seen = Seen {
+                loaded,
+                planned,
+                losses,
+            };
+            Some(render_nodes(actor, &row, &seen, &compared, now))
         }
         Some(_) | None => None,
     };
@@ -136,10 +132,7 @@ async fn render(
         id: row.id.0,
         link: format!("/v1/rollouts/{}", row.name),
         marks: marks.into_iter().collect(),
-        halt: row.halt.as_ref().map(|reason| RolloutReason {
-            code: reason.0.code().to_owned(),
-            sentence: reason.0.to_string(),
-        }),
+        halt: row.halt.as_ref().map(|reason| render_halt(&reason.0)),
         now: seen,
         estimate: estimated,
         stalled_since: row.stalled_since.map(|at| at.to_jiff()),
@@ -159,6 +152,27 @@ async fn render(
         started_at: row.started_at.map(|at| at.to_jiff()),
         ended_at: row.ended_at.map(|at| at.to_jiff()),
     })
+}
+
+/// Loads the facts of a rollout. `None` for an unreadable revision, which keeps neither a list nor a
+/// halt from the answer.
+async fn load_readable(
+    conn: &mut PgConnection,
+    row: &RolloutRow,
+    now: Timestamp,
+) -> Result<Option<Loaded>, Error> {
+    match fleet::load(conn, row, now).await {
+        Ok(loaded) => Ok(Some(loaded)),
+        Err(Error::Conflict { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn render_halt(reason: &HaltReason) -> RolloutReason {
+    RolloutReason {
+        code: reason.code().to_owned(),
+        sentence: reason.to_string(),
+    }
 }
 
 /// Renders the planner's view. A rule may be of a node outside the actor's read scope.
@@ -208,13 +222,25 @@ async fn list_former(
     Ok(former)
 }
 
+/// A rollout as loaded and planned at one time.
+struct Seen<'a> {
+    loaded: &'a Loaded,
+    planned: &'a Plan,
+    losses: &'a Losses,
+}
+
 fn render_nodes(
     actor: &Actor,
     rollout: &RolloutRow,
-    (loaded, planned, losses): (&Loaded, &Plan, &Losses),
+    seen: &Seen<'_>,
     compared: &BTreeMap<NodeId, Vec<NodeComparison>>,
     now: Timestamp,
 ) -> Vec<RolloutNode> {
+    let Seen {
+        loaded,
+        planned,
+        losses,
+    } = *seen;
     let lost: BTreeMap<NodeId, u64> = losses
         .nodes
         .iter()
