@@ -17,6 +17,7 @@ use super::extract::Query;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::needs::need;
+use crate::auth::passwords::{Lane, count_waiting};
 use crate::db;
 use crate::db::filter;
 use crate::error::Error;
@@ -89,6 +90,11 @@ async fn show_metrics(State(app): State<App>, _: Actor) -> Result<Response, Erro
             .find(|(word, _)| word == state)
             .map_or(0, |(_, count)| *count);
         set_gauge("muster_jobs", state, count);
+    }
+    for lane in Lane::ALL {
+        let waiting = u32::try_from(count_waiting(lane)).unwrap_or(u32::MAX);
+        let gauge = metrics::gauge!("muster_logins_waiting", "lane" => lane.as_str());
+        gauge.set(f64::from(waiting));
     }
     METRICS.run_upkeep();
     Ok((

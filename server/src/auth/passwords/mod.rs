@@ -43,6 +43,18 @@ pub enum Lane {
     Stranger,
 }
 
+impl Lane {
+    pub const ALL: [Self; 3] = [Self::Browser, Self::Source, Self::Stranger];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Browser => "browser",
+            Self::Source => "source",
+            Self::Stranger => "stranger",
+        }
+    }
+}
+
 /// The lane assigned to the request by the rate limits.
 impl<S: Sync> FromRequestParts<S> for Lane {
     type Rejection = Infallible;
@@ -62,6 +74,11 @@ pub async fn turn(lane: Lane) -> Result<Turn, Error> {
     turn.ok()
         .flatten()
         .ok_or(Error::TooMany { wait_s: RETRY_S })
+}
+
+/// Returns the number of logins waiting in a lane.
+pub fn count_waiting(lane: Lane) -> usize {
+    QUEUE.count_waiting(lane)
 }
 
 /// Returns the PHC string of a password.

@@ -58,6 +58,13 @@ impl Queue {
         turn.await.ok()
     }
 
+    /// Returns the number of callers waiting in a lane.
+    pub(super) fn count_waiting(&self, lane: Lane) -> usize {
+        let state = self.lock();
+        let places = state.lanes[lane as usize].iter();
+        places.filter(|place| !place.is_closed()).count()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
