@@ -301,7 +301,7 @@ fn another_dhcp_server_is_found_by_asking_it() {
             .contains("no other DHCP server answers on near"),
         "{alone}"
     );
-    let dnsmasq = "nsenter --net=/proc/$other/ns/net dnsmasq --keep-in-foreground --conf-file=/dev/null --port=0 --user=root \
+    let dnsmasq = "nsenter --net=/proc/$other/ns/net dnsmasq --keep-in-foreground --conf-file=/dev/null --port=0 --no-ping --user=root \
         --leasefile-ro --pid-file --interface=far --dhcp-range=10.9.0.50,10.9.0.60 2> dnsmasq.log & dnsmasq=$!; \
         trap 'kill $dnsmasq $other; wait' EXIT; \
         for try in $(seq 100); do grep -q 'DHCP, ' dnsmasq.log && break; sleep 0.1; done";

@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) power: &'static str,
     /// Future power states, each with the time of the change.
     pub(crate) coming: Vec<(Instant, &'static str)>,
+    /// The present power state was read. No state changes unread, however late the reader is.
+    is_read: bool,
     pub(crate) power_delay: Duration,
     pub(crate) enabled: String,
     pub(crate) target: String,
@@ -72,9 +74,10 @@ pub(crate) struct State {
 impl State {
     fn power(&mut self) -> &'static str {
         let now = Instant::now();
-        while self.coming.first().is_some_and(|(at, _)| *at <= now) {
+        if self.is_read && self.coming.first().is_some_and(|(at, _)| *at <= now) {
             self.power = self.coming.remove(0).1;
         }
+        self.is_read = true;
         self.power
     }
 
@@ -83,6 +86,7 @@ impl State {
         if let Some(hardware) = self.hardware.as_mut().filter(|_| act != "ForceOff") {
             hardware.boot();
         }
+        self.is_read = false;
         let at = Instant::now() + self.power_delay;
         self.coming = match act {
             "On" => vec![(at, "On")],
@@ -114,6 +118,7 @@ impl FakeBmc {
             password: "secret".into(),
             power: "Off",
             coming: Vec::new(),
+            is_read: false,
             power_delay: Duration::from_millis(60),
             enabled: "Disabled".into(),
             target: "None".into(),

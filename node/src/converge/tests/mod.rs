@@ -12,7 +12,7 @@ mod starts; // Services that packages start
 mod tree; // The minimal Debian, unpacked per test
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -140,18 +140,12 @@ fn a_node_becomes_its_plan_once_and_stays_it() {
     assert!(!machine.path("/usr/sbin/policy-rc.d").exists());
     assert_eq!(tree.text("/var/log/grub"), "grub-mkconfig\n");
 
-    let started = Instant::now();
     let again = run_on(&machine, &plan, &cx()).expect("the second run");
     assert_eq!(outcomes(&again, ItemOutcome::Changed), Vec::<&str>::new());
     assert_eq!(
         outcomes(&again, ItemOutcome::Differs),
         ["kernel argument iommu=pt"],
         "it waits for the reboot"
-    );
-    assert!(
-        started.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        started.elapsed()
     );
     tree.write("/proc/cmdline", "quiet iommu=pt\n");
     assert!(
