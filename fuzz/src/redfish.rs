@@ -1,4 +1,4 @@
-//! A BMC that answers whatever it likes, in good TLS: every reader of it ends, with a value or a reason, and what it passes on can be shown.
+//! A BMC with arbitrary answers over correct TLS: every reader ends with a value or a reason, and the values passed on can be shown.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ thread_local! {
     static BENCH: RefCell<Bench> = RefCell::new(start());
 }
 
-/// Answers in the order they are asked for, parted by lines of `---`; each begins with three digits of status. After the last one: 404.
+/// Answers in the order of the requests, separated by lines of `---`; an answer begins with three digits of status. After the last answer: 404.
 pub(crate) fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let answers = text.split("\n---\n").take(60).map(|answer| {
@@ -50,7 +50,7 @@ pub(crate) fn run(data: &[u8]) {
     });
 }
 
-/// Reads all that the agent reads of a BMC, and checks what can be shown.
+/// Makes every read of the agent, and checks the shown values.
 async fn read(target: &BmcTarget) {
     let bmc = Bmcs::new(limits())
         .open(target, JobId::new())

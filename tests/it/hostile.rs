@@ -1,4 +1,4 @@
-//! What nobody sane sends, to every documented route: refused in the same words as everything else, never a bug of ours.
+//! Hostile input to every documented route: refused in the common form, never a server error.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::fleet;
 use crate::support::server::{Reply, Server};
 
-/// What stands where a name, an id or a number should.
+/// Hostile texts in the place of a name, an id or a number.
 fn words() -> Vec<String> {
     let long = "a".repeat(5000);
     let words = [
@@ -26,7 +26,7 @@ fn words() -> Vec<String> {
     words.into_iter().map(str::to_owned).chain([long]).collect()
 }
 
-/// What stands where a document should.
+/// Hostile bodies in the place of a document.
 fn bodies() -> Vec<Vec<u8>> {
     let deep = |open: &str, close: &str| {
         format!("{}{}", open.repeat(5000), close.repeat(5000)).into_bytes()
@@ -131,7 +131,7 @@ async fn no_address_is_a_bug() {
                 judge(&reply, &format!("{method} {} ", filled(&path, &word)));
             }
             for query in &queries {
-                // Nothing is waited for.
+                // No wait.
                 let at = format!("{}?{query}={word}", filled(&path, "lab"));
                 let reply = admin.send(method.clone(), &at, b"{}".to_vec()).await;
                 judge(&reply, &format!("{method} {at}"));
@@ -192,7 +192,7 @@ async fn no_header_and_no_cursor_is_a_bug() {
     }
     let long = admin.header("idempotency-key", &"k".repeat(129));
     assert_eq!(long.post("/v1/claims", &json!({})).await.problem().0, 400);
-    // A token of another list, cut, turned round, or with a byte that no name has.
+    // A token of another list, cut, or with a byte outside of every name.
     let page = admin.get("/v1/sites?limit=1").await.expect(200);
     assert_eq!(page.body["next_page_token"], Value::Null);
     admin

@@ -1,4 +1,4 @@
-//! How much a caller may send: by its credential, and by its address where the credential is refused.
+//! Rate limits of callers: by credential, or by address after a refused credential.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::support::server::Server;
 
 const PASSWORD: &str = "a long password";
-/// Longer than anything here takes.
+/// A bound beyond the duration of every step.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn rates() -> Rates {
@@ -118,7 +118,7 @@ async fn who_is_known_is_not_kept_out_by_others_who_guess_at_the_same_address() 
     );
 }
 
-/// A client at one address of this host, which follows nothing.
+/// A client at an address of this host. Redirects are not followed.
 fn client_at(from: [u8; 4]) -> Client {
     let client = Client::builder()
         .local_address(IpAddr::from(from))
@@ -133,7 +133,7 @@ async fn ask(client: &Client, url: &str, token: &str) -> u16 {
     answer.unwrap().status().as_u16()
 }
 
-/// A login: its answer, and the session's cookie where it opened one.
+/// A login: the answer, and the cookie of an opened session.
 struct Login {
     status: u16,
     retry_after: String,
@@ -198,7 +198,7 @@ async fn a_program_that_repeats_a_wrong_token_pays_by_itself() {
     while ask(&client, &url, "mst_revoked").await == 401 {
         refused += 1;
     }
-    // Ten at the cost of the address, then six of nine each out of the fifty that the token has left.
+    // Ten at the cost of the address, then six at nine tokens out of the fifty left to the token.
     assert_eq!(refused, 16);
     let fresh = server.admin().await.token.unwrap();
     assert_eq!(ask(&client, &url, &fresh).await, 200);
@@ -220,23 +220,23 @@ async fn an_address_that_owes_keeps_out_neither_its_people_nor_its_probes() {
     assert_eq!(sign_in(&client, &url, PASSWORD, "").await.status, 429);
     let health = client.get(format!("{url}/healthz")).send().await.unwrap();
     assert_eq!(health.status(), 200);
-    // The browser that was signed in, and the session that it has from now on.
+    // A browser with a former session, and the new session.
     let again = sign_in(&client, &url, PASSWORD, &former.cookie).await;
     assert_eq!(again.status, 303);
     let page = client.get(&sites).header("cookie", &again.cookie);
     assert_eq!(page.send().await.unwrap().status(), 200);
-    // Its guesses are paid for too.
+    // Guesses of the browser are paid as well.
     let wrong = sign_in(&client, &url, "wrong", &again.cookie).await;
     assert_eq!(wrong.status, 422);
     let wrong = sign_in(&client, &url, "wrong", &again.cookie).await;
     assert_eq!(wrong.status, 429);
 }
 
-/// Logins that guess, from ten addresses at once, until this is dropped.
+/// Guessing logins from ten addresses at once, until dropped.
 struct Flood {
     /// Answers after a hash.
     hashed: Arc<AtomicUsize>,
-    /// Answers that sent the caller away from a full queue.
+    /// Refusals by a full queue.
     sent_away: Arc<AtomicUsize>,
     _callers: JoinSet<()>,
 }

@@ -217,7 +217,7 @@ async fn events_are_read_in_order_and_streamed() {
 async fn an_event_of_a_late_transaction_is_not_skipped() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    // A transaction that took its number and has not committed.
+    // A transaction with a number, and not committed yet.
     let mut late = server.app.pool.begin().await.unwrap();
     let event = |summary: &str| {
         format!(
@@ -273,7 +273,7 @@ async fn an_event_is_not_overtaken_by_one_of_an_older_transaction() {
         .map(|event| event["seq"].clone())
         .collect();
     assert_eq!(seqs, [json!(1), json!(2)]);
-    // One that gave up leaves a gap that nobody waits for.
+    // A rolled back transaction leaves a gap without a wait.
     let mut gone = server.app.pool.begin().await.unwrap();
     sqlx::query(event).execute(&mut *gone).await.unwrap();
     gone.rollback().await.unwrap();
@@ -337,7 +337,7 @@ async fn blobs_appear_whole_or_not_at_all() {
             .starts_with("token:admin"),
         "{told:?}"
     );
-    // A server that died with the file in place and nothing told: the next one to send it is told of.
+    // A server died with the file in place and without an event: the next upload makes the event.
     sqlx::query("DELETE FROM blobs")
         .execute(&server.app.pool)
         .await
@@ -391,7 +391,7 @@ async fn a_reader_of_a_history_that_is_gone_begins_again() {
         page.body["last_seq"], last,
         "who has seen all of it waits for more"
     );
-    // An older database was restored: what this reader saw was never written.
+    // An older database was restored, without the events known to the reader.
     let gone = (410, "cursor_expired", "");
     assert_eq!(
         admin

@@ -22,6 +22,20 @@ fn dev(home: &Path, dir: &Path, listen: &str) -> crate::muster::Said {
     run(&mut muster(home, &arguments), "")
 }
 
+/// Starts `muster agent` with a token file and a data directory.
+fn agent(home: &Path, token: &Path, dir: &Path) -> crate::muster::Said {
+    let arguments = [
+        "agent",
+        "--server",
+        "https://127.0.0.1:1",
+        "--token-file",
+        token.to_str().unwrap(),
+        "--data-dir",
+        dir.to_str().unwrap(),
+    ];
+    run(&mut muster(home, &arguments), "")
+}
+
 #[test]
 fn a_closed_data_directory_is_named_with_the_user_and_the_remedy() {
     let home = folder();
@@ -84,16 +98,7 @@ fn an_identity_readable_by_others_has_a_single_remedy() {
     let identity = dir.join("identity.json");
     std::fs::write(&identity, "{}").unwrap();
     std::fs::set_permissions(&identity, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let agent = [
-        "agent",
-        "--server",
-        "https://127.0.0.1:1",
-        "--token-file",
-        token.to_str().unwrap(),
-        "--data-dir",
-        dir.to_str().unwrap(),
-    ];
-    let said = run(&mut muster(home.path(), &agent), "").expect(1);
+    let said = agent(home.path(), &token, &dir).expect(1);
     assert!(!said.err.contains("Give the user access"), "{said:?}");
     said.says(identity.to_str().unwrap()).says("chmod 600");
 }
@@ -102,14 +107,7 @@ fn an_identity_readable_by_others_has_a_single_remedy() {
 fn an_unreadable_file_is_named_with_the_remedy() {
     let home = folder();
     let missing = home.path().join("enrolment-token");
-    let agent = [
-        "agent",
-        "--server",
-        "https://127.0.0.1:1",
-        "--token-file",
-        missing.to_str().unwrap(),
-    ];
-    run(&mut muster(home.path(), &agent), "")
+    agent(home.path(), &missing, &home.path().join("agent"))
         .expect(1)
         .says(missing.to_str().unwrap())
         .says("The program runs as user ")
@@ -117,16 +115,7 @@ fn an_unreadable_file_is_named_with_the_remedy() {
     // An agent's data directory below a file.
     let (token, dir) = (home.path().join("token"), home.path().join("token/data"));
     std::fs::write(&token, "mst_e").unwrap();
-    let agent = [
-        "agent",
-        "--server",
-        "https://127.0.0.1:1",
-        "--token-file",
-        token.to_str().unwrap(),
-        "--data-dir",
-        dir.to_str().unwrap(),
-    ];
-    let said = run(&mut muster(home.path(), &agent), "").expect(1);
+    let said = agent(home.path(), &token, &dir).expect(1);
     assert_eq!(said.err.matches("Not a directory").count(), 1, "{said:?}");
     said.says(&format!("data directory ({})", dir.display()))
         .says("A part of the path is a file.");

@@ -477,7 +477,7 @@ async fn a_changed_password_locks_out_who_keeps_trying() {
             .iter()
             .any(|event| event.message_id.ends_with("LoginFailed"))
     );
-    // Secrets print as dots wherever they turn up.
+    // Secrets print as dots everywhere.
     assert!(!format!("{:?}", bench.bmc).contains(Secret::reveal(&bench.plan.password)));
 }
 
@@ -527,7 +527,7 @@ impl Bench {
         self.get("/redfish/v1/Systems/1/Bios").await["Attributes"][name].clone()
     }
 
-    /// Boots, and waits until the BMC has seen it.
+    /// Boots, and waits until the BMC has seen the boot.
     async fn boot(&self) {
         let seen = self.bmc.events().len();
         self.reset(if self.machine.power() == PowerState::On {
