@@ -254,9 +254,15 @@ async fn release(rack: &Rack, slurm: &Slurm, client: &Client, watch: &Watch) -> 
         Ok(!matches!(state(fleet, GOOD), "in_service" | "draining"))
     });
     drained.await?;
-    finished = finished.or(job.try_wait()?);
+    // srun ends a moment after its job.
+    let ended = match finished {
+        Some(status) => status,
+        None => tokio::time::timeout(SHORT, job.wait())
+            .await
+            .context("the job does not end")??,
+    };
     ensure!(
-        finished.is_some_and(|status| status.success()),
+        ended.success(),
         "the job did not end by itself before the node left"
     );
     gone(slurm).await?;
