@@ -2,6 +2,7 @@
 //! is rejected with a pointer to the place.
 
 mod faults; // Faults of well-formed documents
+mod mistake; // The error of a reader, as a code beside the sentence
 mod shape; // Comparison of the stored JSON with the checked value
 mod strict; // Structs are read only from objects
 
@@ -11,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
+use self::mistake::MistakeKind;
 use self::strict::Strict;
 use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
@@ -133,22 +135,22 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
 /// [`Error::Invalid`] with the pointer.
 pub fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
     serde_path_to_error::deserialize(Strict(value)).map_err(|error| {
-        let detail = error.inner().to_string();
         let mut pointer = pointer(error.path());
-        let code = match detail.as_str() {
-            text if text.starts_with("unknown field") => "unknown_field",
-            text if text.starts_with("missing field") => {
-                // The path ends at the object with the missing field. The field's name is between
-                // backticks in the message.
-                pointer.extend(text.split('`').nth(1).map(|field| format!("/{field}")));
+        let mistake = error.into_inner();
+        let code = match mistake.kind {
+            MistakeKind::UnknownField => "unknown_field",
+            // The path ends at the object with the missing field.
+            MistakeKind::MissingField(field) => {
+                pointer.push('/');
+                pointer.push_str(&escape(field));
                 "required"
             }
-            _ => "invalid_value",
+            MistakeKind::Value => "invalid_value",
         };
         Error::Invalid(vec![Fault {
             pointer,
             code,
-            detail,
+            detail: mistake.detail,
         }])
     })
 }
@@ -262,6 +264,34 @@ mod tests {
             at(json!({"a/b": [{"units": "x"}]})),
             ("/a~1b/0/units".into(), "invalid_value")
         );
+    }
+
+    #[test]
+    fn a_code_does_not_depend_on_the_sentence() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+        enum Tagged {
+            One {
+                #[expect(dead_code, reason = "only its type matters")]
+                inner: Inner,
+            },
+        }
+        let at = |value| fault(typed::<Tagged>(&value));
+        let unknown = json!({ "kind": "one", "inner": { "units": 1 }, "colour": 2 });
+        assert_eq!(at(unknown).1, "unknown_field");
+        assert_eq!(at(json!({ "kind": "one" })), ("/inner".into(), "required"));
+        assert_eq!(at(json!({})), ("/kind".into(), "required"));
+        assert_eq!(at(json!({ "kind": "two" })).1, "invalid_value");
+
+        #[derive(Debug)]
+        struct Odd;
+        impl<'de> serde::Deserialize<'de> for Odd {
+            fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+                Err(serde::de::Error::custom("missing field `units`"))
+            }
+        }
+        let odd = fault(typed::<Odd>(&json!({})));
+        assert_eq!(odd, (String::new(), "invalid_value"));
     }
 
     /// serde reads the members of such an enum from a copy, which [`Strict`] does not see.

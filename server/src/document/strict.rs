@@ -8,7 +8,9 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
-use serde_json::{Error, Map, Value};
+use serde_json::{Map, Value};
+
+use super::mistake::Mistake;
 
 const ARRAY_FOR_OBJECT: &str = "an array is given, and an object is expected";
 
@@ -16,7 +18,7 @@ const ARRAY_FOR_OBJECT: &str = "an array is given, and an object is expected";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strict<'value>(pub(super) &'value Value);
 
-impl<'de> IntoDeserializer<'de, Error> for Strict<'de> {
+impl<'de> IntoDeserializer<'de, Mistake> for Strict<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -24,7 +26,56 @@ impl<'de> IntoDeserializer<'de, Error> for Strict<'de> {
     }
 }
 
-fn visit_items<'de, V: Visitor<'de>>(items: &'de [Value], visitor: V) -> Result<V::Value, Error> {
+/// The name of a member or of a variant.
+#[derive(Clone, Copy, Debug)]
+struct Name<'value>(&'value str);
+
+impl<'de> IntoDeserializer<'de, Mistake> for Name<'de> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Name<'de> {
+    type Error = Mistake;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        visitor.visit_borrowed_str(self.0)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        visitor.visit_enum(Variant {
+            name: self.0,
+            content: None,
+        })
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
+        seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+fn visit_items<'de, V: Visitor<'de>>(items: &'de [Value], visitor: V) -> Result<V::Value, Mistake> {
     let mut access = SeqDeserializer::new(items.iter().map(Strict));
     let value = visitor.visit_seq(&mut access)?;
     access.end().map(|()| value)
@@ -33,10 +84,10 @@ fn visit_items<'de, V: Visitor<'de>>(items: &'de [Value], visitor: V) -> Result<
 fn visit_members<'de, V: Visitor<'de>>(
     members: &'de Map<String, Value>,
     visitor: V,
-) -> Result<V::Value, Error> {
+) -> Result<V::Value, Mistake> {
     let members = members
         .iter()
-        .map(|(name, member)| (Value::String(name.clone()), Strict(member)));
+        .map(|(name, member)| (Name(name), Strict(member)));
     let mut access = MapDeserializer::new(members);
     let value = visitor.visit_map(&mut access)?;
     access.end().map(|()| value)
@@ -50,27 +101,27 @@ fn is_tagged(expected: &dyn Expected) -> bool {
 }
 
 /// Visits the members of a struct. Anything but an object is rejected.
-fn visit_object<'de, V: Visitor<'de>>(value: &'de Value, visitor: V) -> Result<V::Value, Error> {
+fn visit_object<'de, V: Visitor<'de>>(value: &'de Value, visitor: V) -> Result<V::Value, Mistake> {
     match value {
         Value::Object(members) => visit_members(members, visitor),
-        Value::Array(_) => Err(Error::custom(ARRAY_FOR_OBJECT)),
-        scalar => scalar.deserialize_map(visitor),
+        Value::Array(_) => Err(Mistake::custom(ARRAY_FOR_OBJECT)),
+        scalar => Ok(scalar.deserialize_map(visitor)?),
     }
 }
 
 impl<'de> Deserializer<'de> for Strict<'de> {
-    type Error = Error;
+    type Error = Mistake;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
         match self.0 {
-            Value::Array(_) if is_tagged(&visitor) => Err(Error::custom(ARRAY_FOR_OBJECT)),
+            Value::Array(_) if is_tagged(&visitor) => Err(Mistake::custom(ARRAY_FOR_OBJECT)),
             Value::Array(items) => visit_items(items, visitor),
             Value::Object(members) => visit_members(members, visitor),
-            scalar => scalar.deserialize_any(visitor),
+            scalar => Ok(scalar.deserialize_any(visitor)?),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
         match self.0 {
             Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
@@ -81,7 +132,7 @@ impl<'de> Deserializer<'de> for Strict<'de> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Mistake> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -90,7 +141,7 @@ impl<'de> Deserializer<'de> for Strict<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Mistake> {
         visit_object(self.0, visitor)
     }
 
@@ -99,7 +150,7 @@ impl<'de> Deserializer<'de> for Strict<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Mistake> {
         let variant = match self.0 {
             Value::String(name) => Variant {
                 name,
@@ -112,14 +163,14 @@ impl<'de> Deserializer<'de> for Strict<'de> {
                 },
                 _ => {
                     let expected = &"an object with one member";
-                    return Err(Error::invalid_value(Unexpected::Map, expected));
+                    return Err(Mistake::invalid_value(Unexpected::Map, expected));
                 }
             },
             Value::Array(_) => {
                 let expected = &"a text or an object with one member";
-                return Err(Error::invalid_type(Unexpected::Seq, expected));
+                return Err(Mistake::invalid_type(Unexpected::Seq, expected));
             }
-            scalar => return scalar.deserialize_enum("", &[], visitor),
+            scalar => return Ok(scalar.deserialize_enum("", &[], visitor)?),
         };
         visitor.visit_enum(variant)
     }
@@ -137,40 +188,40 @@ struct Variant<'value> {
 }
 
 impl<'value> Variant<'value> {
-    fn content(&self, expected: &'static str) -> Result<&'value Value, Error> {
-        let missing = || Error::invalid_type(Unexpected::UnitVariant, &expected);
+    fn content(&self, expected: &'static str) -> Result<&'value Value, Mistake> {
+        let missing = || Mistake::invalid_type(Unexpected::UnitVariant, &expected);
         self.content.ok_or_else(missing)
     }
 }
 
 impl<'de> EnumAccess<'de> for Variant<'de> {
-    type Error = Error;
+    type Error = Mistake;
     type Variant = Self;
 
-    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), Error> {
-        let name = seed.deserialize(Value::String(self.name.to_owned()))?;
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), Mistake> {
+        let name = seed.deserialize(Name(self.name))?;
         Ok((name, self))
     }
 }
 
 impl<'de> VariantAccess<'de> for Variant<'de> {
-    type Error = Error;
+    type Error = Mistake;
 
-    fn unit_variant(self) -> Result<(), Error> {
+    fn unit_variant(self) -> Result<(), Mistake> {
         match self.content {
             None => Ok(()),
-            Some(_) => Err(Error::custom(format!(
+            Some(_) => Err(Mistake::custom(format!(
                 "an object is given, and the text {:?} is expected",
                 self.name
             ))),
         }
     }
 
-    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Error> {
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Mistake> {
         seed.deserialize(Strict(self.content("a variant with a value")?))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Mistake> {
         Strict(self.content("a variant with a list")?).deserialize_seq(visitor)
     }
 
@@ -178,7 +229,7 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
         self,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Mistake> {
         visit_object(self.content("a variant with members")?, visitor)
     }
 }
@@ -198,7 +249,7 @@ mod tests {
         units: u32,
     }
 
-    #[derive(Debug, PartialEq, Deserialize)]
+    #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
     struct Text(String);
 
     #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -295,6 +346,10 @@ mod tests {
         assert!(read::<(u8, u8)>(&json!([1, 2, 3])).is_err());
         let map = BTreeMap::from([(Word::Plain, Some(1.5))]);
         assert_eq!(read(&json!({ "plain": 1.5 })), Ok(map));
+        let map = BTreeMap::from([(Text("x".into()), 1)]);
+        assert_eq!(read(&json!({ "x": 1 })), Ok(map));
+        let map = BTreeMap::from([(Some("x".to_owned()), 1)]);
+        assert_eq!(read(&json!({ "x": 1 })), Ok(map));
         assert!(read::<BTreeMap<String, u8>>(&json!([["a", 1]])).is_err());
         assert!(read::<Vec<u8>>(&json!({})).is_err());
         let any = json!({ "a": [1, { "b": null }] });
