@@ -242,14 +242,27 @@ async fn connections_to_a_primary_that_was_replaced_leave_the_pool() {
             .await
             .expect(201);
     }
+    expect_no_writes_on_the_old_one(&pair, &admin).await;
+    drop(server);
+    cancel.cancel();
+}
+
+/// The old primary takes no write of Muster, also while the new primary gives no answer.
+async fn expect_no_writes_on_the_old_one(pair: &Pair, admin: &Caller) {
+    pair.first.leave_standby().await;
+    pair.second.kill();
+    let killed = Instant::now();
+    // A few looks at both servers.
+    while killed.elapsed() < Duration::from_secs(5) {
+        let status = admin.put("/v1/racks/r40", &fleet::rack()).await.status;
+        assert_eq!(status, 503);
+    }
     assert_eq!(
         pair.first
             .count("SELECT count(*) FROM objects WHERE kind = 'rack'")
             .await,
         0
     );
-    drop(server);
-    cancel.cancel();
 }
 
 #[tokio::test]

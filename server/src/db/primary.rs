@@ -42,7 +42,12 @@ struct Primary {
 }
 
 impl Primary {
-    fn see(&mut self, timeline: i32, index: usize) {
+    /// Records the server taking writes. Returns false for a server on a timeline older than the
+    /// known one: the server was replaced, although the primary gives no answer at the moment.
+    fn see(&mut self, timeline: i32, index: usize) -> bool {
+        if timeline < self.timeline {
+            return false;
+        }
         if (self.timeline, self.index) != (timeline, Some(index)) {
             *self = Self {
                 timeline,
@@ -50,6 +55,7 @@ impl Primary {
                 replaced: self.index.map(|_| Instant::now()),
             };
         }
+        true
     }
 
     /// Returns whether a connection made to a writable server may have lost its write access. The
@@ -175,8 +181,9 @@ impl Servers {
     }
 
     /// Returns the server on the newest timeline among the servers taking writes. A replaced
-    /// primary still taking writes is on an older timeline. Returns the answer of each server as
-    /// the error if no server takes writes.
+    /// primary still taking writes is on an older timeline, and is refused also while the newer
+    /// primary gives no answer. Returns the answer of each server as the error if no server takes
+    /// writes.
     async fn find(&self) -> Result<usize, String> {
         let looks = self
             .options
@@ -205,12 +212,24 @@ impl Servers {
         }
         let (timeline, index) = best.ok_or_else(|| said.join("; "))?;
         if self.options.len() > 1 {
-            self.primary
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .see(timeline, index);
+            let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+            if !primary.see(timeline, index) {
+                said.push(self.describe_replaced(timeline, index, *primary));
+                return Err(said.join("; "));
+            }
         }
         Ok(index)
+    }
+
+    fn describe_replaced(&self, timeline: i32, index: usize, primary: Primary) -> String {
+        let newer = primary.index.map(|index| server_name(&self.options[index]));
+        let newer = newer.unwrap_or_default();
+        format!(
+            "{}: takes writes on timeline {timeline}, and {newer} took writes on timeline {}. Start {newer} again. Restart Muster only if {newer} never returns: \
+             after a restore, an upgrade of Postgres or a promotion that was undone",
+            server_name(&self.options[index]),
+            primary.timeline
+        )
     }
 }
 
@@ -323,6 +342,21 @@ fn split_url(url: &str) -> anyhow::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replaced_primary_stays_replaced_while_the_newer_one_is_silent() {
+        let mut primary = Primary {
+            timeline: 0,
+            index: None,
+            replaced: None,
+        };
+        assert!(primary.see(3, 0) && primary.replaced.is_none());
+        assert!(primary.see(4, 1) && primary.replaced.is_some());
+        assert!(!primary.see(3, 0), "the server was replaced");
+        assert_eq!((primary.timeline, primary.index), (4, Some(1)));
+        assert!(primary.see(4, 1) && primary.see(5, 0));
+        assert_eq!((primary.timeline, primary.index), (5, Some(0)));
+    }
 
     #[test]
     fn every_server_of_a_url_is_one() {

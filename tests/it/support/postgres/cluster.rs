@@ -112,6 +112,12 @@ impl Member {
             .await;
     }
 
+    /// Commits without a standby from now on.
+    pub(crate) async fn leave_standby(&self) {
+        self.alter("ALTER SYSTEM SET synchronous_standby_names = ''")
+            .await;
+    }
+
     pub(crate) async fn count(&self, query: &'static str) -> i64 {
         let mut conn = self.connect().await;
         sqlx::query_scalar(query)
