@@ -161,7 +161,7 @@ fn describe_status(status: StatusCode, code: &str) -> (&'static str, &'static st
     match (status.as_u16(), code) {
         (400 | 422, _) => (
             "Invalid request",
-            "Correct the problems below and send the form again. No object was changed.",
+            "Correct the problems above and send the form again. No object was changed.",
         ),
         (403, _) => (
             "Not allowed",
