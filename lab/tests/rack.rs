@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_lab::control::{Act, DiskAnswer, DiskQuery, LabClient};
 use muster_lab::machine::PowerState;
@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-const LIMIT: Duration = Duration::from_secs(30);
+/// The bound of a wait. No healthy run comes near the bound.
+const LIMIT: Duration = Duration::from_secs(120);
 const SYSTEM: &str = "redfish/v1/Systems/1";
 
 /// A machine is driven through its BMC and its faults are real; closing leaves nothing in the system.
@@ -174,10 +175,14 @@ async fn what_a_killed_lab_left_is_cleaned() {
         .spawn()
         .unwrap();
     let client = LabClient::new(&rack_dir).unwrap();
-    for turn in 0.. {
+    let begun = Instant::now();
+    loop {
         match client.machines().await {
             Ok(machines) if machines.len() == 1 => break,
-            seen => assert!(turn < 300, "{seen:?}"),
+            seen => {
+                assert_eq!(lab.try_wait().unwrap(), None, "the lab ended: {seen:?}");
+                assert!(begun.elapsed() < LIMIT, "{seen:?}");
+            }
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -196,14 +201,15 @@ async fn what_a_killed_lab_left_is_cleaned() {
 }
 
 async fn wait_for_text(path: &Path, text: &str) {
-    for _ in 0..600 {
+    let appeared = || {
         let log = std::fs::read(path).unwrap_or_default();
-        if String::from_utf8_lossy(&log).contains(text) {
-            return;
-        }
+        String::from_utf8_lossy(&log).contains(text)
+    };
+    let begun = Instant::now();
+    while !appeared() {
+        assert!(begun.elapsed() < LIMIT, "no {text:?} in {}", path.display());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("{text:?} did not appear in {}", path.display());
 }
 
 /// Processes working in a directory: every QEMU works in its machine's.

@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 const DISK: usize = 8 << 20;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node in a folder. Dropping it ends the job it may still run.
 struct Node {
@@ -634,8 +634,13 @@ fn an_answer_that_was_given_to_another_challenge_opens_nothing() {
 #[test]
 fn a_yes_that_comes_after_the_jobs_time_is_too_late() {
     let node = Node::new();
+    // The job needs time for its challenge, so a slow machine gives more time to the job.
+    let started = Instant::now();
+    let (former, _) = waiting(&node, 1);
+    let slow_s = started.elapsed().as_millis() / 250;
+    ended(&node, former);
     let plan = Plan {
-        timeout_s: 1,
+        timeout_s: 1 + u64::try_from(slow_s).unwrap(),
         ..node.plan(1, 1)
     };
     node.run(&plan);
@@ -718,12 +723,15 @@ fn the_right_disk_is_looked_for_again_when_the_yes_comes() {
     assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0xa5; DISK]);
 }
 
-/// Of a node whose `chroot` is a stand-in, which takes longer for a boot menu than a job may take to notice that it was cancelled.
+/// Of a node whose `chroot` is a stand-in. After the cancellation, the stand-in takes longer for a
+/// boot menu than a job has to stop.
 #[test]
 fn a_converge_that_is_cancelled_ends_its_boot_files_first() {
     use std::os::unix::fs::PermissionsExt as _;
     let node = Node::new();
-    let slow = "#!/bin/sh\ntouch $1/in; sleep 5; mkdir -p $1/boot/grub; echo menu >$1/boot/grub/grub.cfg.muster\n";
+    let slow = "#!/bin/sh\ntouch $1/in\n\
+        until [ -e $1/var/lib/muster/jobs/*/cancel ]; do sleep 0.05; done\n\
+        sleep 4; mkdir -p $1/boot/grub; echo menu >$1/boot/grub/grub.cfg.muster\n";
     node.put("bin/chroot", slow.as_bytes());
     fs::set_permissions(node.path("bin/chroot"), fs::Permissions::from_mode(0o755)).unwrap();
     node.put("proc/cmdline", b"quiet\n");

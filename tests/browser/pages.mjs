@@ -10,9 +10,8 @@ import { chromium } from "playwright-core";
 const url = process.env.MUSTER_URL ?? "http://127.0.0.1:8080";
 const shots = process.env.MUSTER_SHOTS;
 const node = process.env.MUSTER_NODE;
-const PAGE_MS = 10_000;
-// The drawing of a page of hundreds of lines, on a machine that emulates others beside it.
-const SHOT_MS = 60_000;
+// The bound of each wait, for a machine that emulates others beside the browser.
+const LIMIT_MS = 60_000;
 
 const pages = [
   ["fleet", "/", "Fleet"],
@@ -48,7 +47,7 @@ function listen(page, where) {
 }
 
 async function shoot(page, name) {
-  if (shots) await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true, timeout: SHOT_MS });
+  if (shots) await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true, timeout: LIMIT_MS });
 }
 
 async function signIn(page) {
@@ -72,7 +71,7 @@ async function visit(page, view, [name, path, heading]) {
 
 async function look(browser, [view, options]) {
   const context = await browser.newContext(options);
-  context.setDefaultTimeout(PAGE_MS);
+  context.setDefaultTimeout(LIMIT_MS);
   const page = await context.newPage();
   let at = "sign-in";
   listen(page, () => `${view} ${at}`);
@@ -130,10 +129,15 @@ async function unfold(page) {
   if (!(await log.count())) return;
   await log.locator("summary").click();
   await log.locator(".l").first().waitFor();
-  const fetched = page.waitForResponse((response) => response.url().endsWith(`/nodes/${node}`));
-  await page.evaluate(() => htmx.trigger("#main", "muster:changed"));
-  await fetched;
-  await page.waitForTimeout(200);
+  await page.evaluate(
+    (limit) =>
+      new Promise((resolve, reject) => {
+        setTimeout(() => reject(new Error("the page is not fetched anew")), limit);
+        document.addEventListener("htmx:afterSettle", (event) => event.target.id === "main" && resolve());
+        htmx.trigger("#main", "muster:changed");
+      }),
+    LIMIT_MS,
+  );
   assert.ok(await log.locator(".l").first().isVisible(), "the log was folded by a refresh");
 }
 
@@ -157,7 +161,7 @@ async function adopt(page, view) {
 // Without script: signing in, reading and filtering still work.
 async function plain(browser) {
   const context = await browser.newContext({ javaScriptEnabled: false });
-  context.setDefaultTimeout(PAGE_MS);
+  context.setDefaultTimeout(LIMIT_MS);
   const page = await context.newPage();
   await signIn(page);
   await page.getByLabel("State").selectOption("available");
@@ -169,6 +173,7 @@ async function plain(browser) {
 if (shots) await mkdir(shots, { recursive: true });
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  timeout: LIMIT_MS,
   args: [
     ...["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"],
     // A browser's own errands have no business in a test's network.

@@ -22,6 +22,9 @@ use muster_lab::plan::{BmcPlan, RackPlan};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
+/// The bound of a wait. No healthy run comes near the bound.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// A guest that runs until its power is taken away.
 #[derive(Debug)]
 struct Guests;
@@ -114,33 +117,38 @@ impl Bench {
             .clone()
     }
 
-    /// Reads until it is as it should be.
+    /// Reads the inventory until a condition is met.
     async fn until(&self, right: impl Fn(&BmcInventory) -> bool) {
-        for _ in 0..200 {
-            if right(&self.bmc.inventory().await.unwrap()) {
-                return;
+        let met = async {
+            while !right(&self.bmc.inventory().await.unwrap()) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        if tokio::time::timeout(LIMIT, met).await.is_err() {
+            panic!("it stays {:?}", self.bmc.inventory().await);
         }
-        panic!("it stays {:?}", self.bmc.inventory().await);
     }
 
-    /// Updates, and follows the task; how it ended, and what was said.
+    /// Starts an update. Returns its task.
+    async fn start_update(&self, image: &str) -> String {
+        let started = self.bmc.update(image, &["BMC".into()]).await;
+        started.unwrap().expect("a task to follow")
+    }
+
+    /// Updates to the end of the task. Returns the end and the messages.
     async fn update(&self, image: &str) -> (TaskState, String) {
-        let task = self
-            .bmc
-            .update(image, &["BMC".into()])
-            .await
-            .unwrap()
-            .expect("a task to follow");
-        for _ in 0..50 {
-            let view = self.bmc.task(&task).await.unwrap();
-            if view.state != TaskState::Running {
-                return (view.state, view.said.join("; "));
+        let task = self.start_update(image).await;
+        let ended = async {
+            loop {
+                let view = self.bmc.task(&task).await.unwrap();
+                if view.state != TaskState::Running {
+                    break (view.state, view.said.join("; "));
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        (TaskState::Running, String::new())
+        };
+        let ended = tokio::time::timeout(LIMIT, ended).await;
+        ended.expect("the task ends")
     }
 }
 
@@ -254,7 +262,13 @@ async fn updates_are_followed_to_their_end_however_they_end() {
     assert_eq!(bench.version("bmc").await, "2.0.0");
     assert_eq!(bench.bmc.running_tasks().await.unwrap(), [] as [&str; 0]);
     bench.lab.inject(Fault::next(1, FaultKind::UpdateNeverEnds));
-    assert_eq!(bench.update(&next).await.0, TaskState::Running);
+    let endless = bench.start_update(&next).await;
+    // Other updates end in a fifth of a second.
+    for _ in 0..50 {
+        let view = bench.bmc.task(&endless).await.unwrap();
+        assert_eq!(view.state, TaskState::Running);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     assert_eq!(
         bench.bmc.running_tasks().await.unwrap().len(),
         1,

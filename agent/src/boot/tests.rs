@@ -183,14 +183,15 @@ async fn discover_as(ports: BootPorts, clients: &[u32]) -> Option<Message> {
     let relay = Ipv4Addr::new(127, 0, 0, 2);
     let socket = UdpSocket::bind((relay, ports.dhcp_relay)).await.unwrap();
     let mut buffer = [0; 1500];
-    for _ in 0..10 {
+    // A repeated discover has an answer and a sighting of its own, so only a lost one is repeated.
+    for _ in 0..4 {
         for client in clients {
             socket
                 .send_to(&discover_of(*client).encode(), (HOST, ports.dhcp_server))
                 .await
                 .unwrap();
         }
-        if let Ok(received) = timeout(Duration::from_secs(1), socket.recv_from(&mut buffer)).await {
+        if let Ok(received) = timeout(PATIENCE / 4, socket.recv_from(&mut buffer)).await {
             return Message::parse(&buffer[..received.unwrap().0]).ok();
         }
     }

@@ -1,7 +1,8 @@
-//! Claims from the first word to the last, and what is seen meanwhile: on machines that boot, are written and drain, as a person sees it in a
-//! terminal and a program in a pipe.
+//! Claims from creation to release on simulated machines, with the output on a terminal and in a
+//! pipe.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use crate::machines::Fleet;
 use crate::muster::{MUSTER, muster, run};
 
 const ESCAPE: char = '\u{1b}';
+/// The bound of a wait. No healthy run comes near the bound.
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn claims_are_made_in_numbers_waited_for_and_given_up() {
@@ -23,7 +26,7 @@ fn claims_are_made_in_numbers_waited_for_and_given_up() {
         "a heading and three claims: {}",
         made.out
     );
-    // In a pipe: a line whenever something changed, none of them drawn over, and how each of them ended.
+    // A pipe gets a line for each change and for each end. No line is drawn over.
     assert!(
         !made.err.contains(ESCAPE) && !made.err.contains('\r'),
         "{:?}",
@@ -58,7 +61,8 @@ fn claims_are_made_in_numbers_waited_for_and_given_up() {
         3
     );
 
-    // One is left, and two are asked for: what is bound is told, and that the other one is not.
+    // Two nodes are requested and one is left. The output names the bound claim and the unbound
+    // claim.
     let half = fleet
         .muster("claim create --pool gpu --count 2 --wait")
         .expect(4);
@@ -71,7 +75,7 @@ fn claims_are_made_in_numbers_waited_for_and_given_up() {
     );
     fleet.until("node list --filter state=in_service", 4);
 
-    // Its disks are kept, and the line that takes it back is printed as it is typed.
+    // The disks are kept. The output contains the command that undoes the release.
     let claim = fleet
         .muster("claim list -o name")
         .expect(0)
@@ -101,13 +105,13 @@ fn claims_are_made_in_numbers_waited_for_and_given_up() {
         fleet.value(&format!("node get {node}"), "/status/state"),
         "in_service"
     );
-    // Said twice, it is the same.
+    // The second undo has the same result.
     fleet
         .muster(&undo)
         .expect(0)
         .says(&format!("{claim} is kept"));
 
-    // Erased at once, it is available when the waiting is over.
+    // With --erase-now the node is available at the end of the wait.
     fleet
         .muster(&format!("claim release {claim} --erase-now --wait"))
         .expect(0)
@@ -120,7 +124,7 @@ fn claims_are_made_in_numbers_waited_for_and_given_up() {
     fleet.muster(&undo).expect(3);
     fleet.muster(&format!("claim release {claim}")).expect(3);
 
-    // Another node comes for a claim, which keeps its name.
+    // A replacement changes the node of a claim. The claim keeps the name.
     let kept = fleet
         .muster("claim list -o name")
         .expect(0)
@@ -146,7 +150,7 @@ fn claims_are_made_in_numbers_waited_for_and_given_up() {
         node
     );
 
-    // For a program: what is waited for as it is in the end.
+    // The JSON output contains the final state.
     fleet.until("node list --filter state=available", 0);
     let read = fleet
         .muster(&format!("claim get {kept} --json"))
@@ -187,7 +191,7 @@ fn a_release_beyond_the_limit_goes_from_the_refusal_to_the_second_person() {
     let refused = fleet
         .muster(&format!("claim release {}", names[1]))
         .expect(4);
-    // The refusal says what the other one types.
+    // The refusal contains the command for the second person.
     let typed = refused
         .err
         .split('`')
@@ -214,7 +218,7 @@ fn a_release_beyond_the_limit_goes_from_the_refusal_to_the_second_person() {
     fleet.muster("approval list").expect(0).says("no approvals");
     fleet.muster_as("bob", &typed).expect(4);
 
-    // Turned down, nothing happens.
+    // A denied request changes nothing.
     fleet
         .muster(&format!("claim undo {} --wait", names[1]))
         .expect(0);
@@ -240,7 +244,7 @@ fn a_release_beyond_the_limit_goes_from_the_refusal_to_the_second_person() {
     );
 }
 
-/// A program that goes on, and its lines as they come.
+/// A running program and the lines of its output.
 struct Following {
     child: Child,
     lines: mpsc::Receiver<String>,
@@ -248,12 +252,24 @@ struct Following {
 
 impl Following {
     fn start(fleet: &Fleet, line: &str) -> Self {
+        Self::start_at(&fleet.server.url, fleet, line)
+    }
+
+    /// Starts `event follow`. Returns once the program waits for new events.
+    fn follow(fleet: &Fleet, line: &str) -> Self {
+        let (url, waits) = forward(&fleet.server.url);
+        let following = Self::start_at(&url, fleet, line);
+        waits.recv_timeout(LIMIT).unwrap();
+        following
+    }
+
+    fn start_at(url: &str, fleet: &Fleet, line: &str) -> Self {
         let mut command = muster(
             fleet.server.dir.path(),
             &line.split(' ').collect::<Vec<_>>(),
         );
         command
-            .env("MUSTER_SERVER", &fleet.server.url)
+            .env("MUSTER_SERVER", url)
             .env("MUSTER_TOKEN", fleet.server.token());
         let mut child = command
             .stdin(Stdio::null())
@@ -271,11 +287,11 @@ impl Following {
         Self { child, lines }
     }
 
-    /// Reads on to a line that has these words.
+    /// Reads lines up to a line with these words.
     fn until(&self, words: &str) -> Vec<String> {
         let mut read = Vec::new();
         loop {
-            match self.lines.recv_timeout(Duration::from_secs(60)) {
+            match self.lines.recv_timeout(LIMIT) {
                 Ok(line) => read.push(line),
                 Err(why) => panic!("{why}: no {words:?} in {read:?}"),
             }
@@ -285,7 +301,7 @@ impl Following {
         }
     }
 
-    /// How it ends by itself, and what it said on the way out.
+    /// Waits for the end. Returns the exit code and the errors.
     fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         let mut said = String::new();
@@ -310,15 +326,53 @@ impl Following {
     }
 }
 
+/// Forwards connections to the server. Returns the address, and a message for each long poll.
+fn forward(server: &str) -> (String, mpsc::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = server.trim_start_matches("http://").to_owned();
+    let (told, polls) = mpsc::channel();
+    std::thread::spawn(move || {
+        for caller in listener.incoming().map_while(Result::ok) {
+            let onward = TcpStream::connect(&server).unwrap();
+            onward.set_nodelay(true).unwrap();
+            let mut answers = onward.try_clone().unwrap();
+            let mut back = caller.try_clone().unwrap();
+            std::thread::spawn(move || {
+                std::io::copy(&mut answers, &mut back).ok();
+                back.shutdown(Shutdown::Both).ok();
+            });
+            let told = told.clone();
+            std::thread::spawn(move || forward_requests(caller, onward, &told));
+        }
+    });
+    (url, polls)
+}
+
+/// Forwards requests without a body, line by line.
+fn forward_requests(caller: TcpStream, mut server: TcpStream, polls: &mpsc::Sender<()>) {
+    let mut requests = BufReader::new(caller);
+    let mut line = String::new();
+    while requests.read_line(&mut line).is_ok_and(|length| length > 0) {
+        if line.starts_with("GET ") && line.contains("wait=30s") {
+            polls.send(()).ok();
+        }
+        if server.write_all(line.as_bytes()).is_err() {
+            break;
+        }
+        line.clear();
+    }
+    server.shutdown(Shutdown::Both).ok();
+}
+
 #[test]
 fn a_node_is_watched_and_events_are_followed_as_they_come() {
     let fleet = Fleet::start(2);
-    let events = Following::start(&fleet, "event follow --topics claim.*,node.advanced");
-    let programs = Following::start(&fleet, "event follow --node n1 --json");
+    // Earlier events are shown by the watch only.
+    let events = Following::follow(&fleet, "event follow --topics claim.*,node.advanced");
+    let programs = Following::follow(&fleet, "event follow --node n1 --json");
     let watch = Following::start(&fleet, "node watch n1 --until in_service");
-    // What was before is told by the watch, and by nobody who follows from now on.
     watch.until("available");
-    std::thread::sleep(Duration::from_secs(2));
     fleet
         .muster("claim create --pool gpu --node n1 --name first")
         .expect(0);
@@ -346,7 +400,7 @@ fn a_node_is_watched_and_events_are_followed_as_they_come() {
     );
     programs.interrupt();
 
-    // A node that will not get there ends the watch as what it is.
+    // A quarantine ends the watch with an error.
     let watch = Following::start(&fleet, "node watch n2 --until in_service");
     watch.until("available");
     fleet
@@ -355,14 +409,14 @@ fn a_node_is_watched_and_events_are_followed_as_they_come() {
     let (code, said) = watch.end();
     assert_eq!(code, Some(9), "{said}");
     assert!(said.contains("smoke"), "{said}");
-    // Not longer than it is asked to.
+    // The watch ends at the time limit.
     fleet
         .muster("node watch n1 --until available --timeout 2s")
         .expect(8);
     fleet.muster("node watch nobody").expect(3);
 }
 
-/// script(1) gives its command a terminal.
+/// Runs `muster` on a terminal, by script(1).
 fn on_terminal(fleet: &Fleet, line: &str) -> (i32, String) {
     let typed = format!("stty cols 80 rows 24; {MUSTER} {line}");
     let home = muster(fleet.server.dir.path(), &[]);
@@ -397,7 +451,7 @@ fn a_terminal_shows_a_bar_per_operation_and_a_pipe_gets_lines() {
         !drawn.contains('░'),
         "a bar of what nobody knows: {drawn:?}"
     );
-    // What stays is the table and how each of them ended, and nothing of what was drawn before.
+    // The table and the end of each operation stay. The bars are cleared.
     let ended = |line: &&String| line.starts_with("claim n") && line.contains(": succeeded");
     assert_eq!(
         (screen.len(), screen.iter().filter(ended).count()),
@@ -410,7 +464,7 @@ fn a_terminal_shows_a_bar_per_operation_and_a_pipe_gets_lines() {
     );
     let (code, quiet) = on_terminal(&fleet, "claim create --pool gpu --wait -q -o name");
     assert_eq!((code, quiet.contains(ESCAPE)), (0, false), "{quiet:?}");
-    // What a program reads is not mixed with what a person sees.
+    // The progress goes to stderr, the result to stdout.
     let claim = fleet
         .muster("claim list -o name")
         .expect(0)
@@ -430,7 +484,7 @@ fn a_terminal_shows_a_bar_per_operation_and_a_pipe_gets_lines() {
     );
 }
 
-/// An image of which two fifths are written, as its agent would say it.
+/// Two fifths of an image are written, by a report in place of an agent.
 #[test]
 fn a_step_that_has_a_size_has_a_bar() {
     let fleet = Fleet::start(1);
@@ -474,7 +528,8 @@ fn a_step_that_has_a_size_has_a_bar() {
     );
 }
 
-/// What stands on a terminal of 80 columns in the end: lines are wrapped, drawn over and cleared as a terminal does it.
+/// Returns the final screen of a terminal with 80 columns. Lines are wrapped, drawn over and
+/// cleared.
 fn screen(drawn: &str) -> Vec<String> {
     const WIDTH: usize = 80;
     let mut lines: Vec<Vec<char>> = vec![Vec::new()];
@@ -503,7 +558,7 @@ fn screen(drawn: &str) -> Vec<String> {
                 }
             }
             one => {
-                // The last column is left only when something follows.
+                // A line wraps at the character after the last column.
                 if column == WIDTH {
                     (row, column) = (row + 1, 0);
                 }

@@ -19,6 +19,8 @@ use crate::plan::RackPlan;
 pub(crate) struct FakeLauncher {
     /// Every boot, oldest first.
     pub(crate) boots: Mutex<Vec<Boot>>,
+    /// Held by a test to keep the power of a booting machine off.
+    pub(crate) starting: tokio::sync::Mutex<()>,
     current: Mutex<Option<watch::Sender<Option<Exit>>>>,
 }
 
@@ -61,6 +63,7 @@ impl Launcher for FakeLauncher {
             }
         });
         async move {
+            drop(self.starting.lock().await);
             Ok(Guest {
                 pid: None,
                 acts,

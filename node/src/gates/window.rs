@@ -12,6 +12,13 @@ use crate::job::JobContext;
 /// Interval for noticing a cancelled job.
 const POLL: Duration = Duration::from_millis(200);
 
+#[cfg(test)]
+thread_local! {
+    /// A test's change of the machine in the next window of the thread.
+    pub(super) static CHANGE: std::cell::Cell<Option<Box<dyn FnOnce()>>> =
+        const { std::cell::Cell::new(None) };
+}
+
 /// The reason of an interrupted wait.
 pub(super) enum Ended {
     Cancelled,
@@ -23,6 +30,8 @@ pub(super) enum Ended {
 /// # Errors
 /// [`Ended`].
 pub(super) fn wait(cx: &JobContext, window: Duration) -> Result<(), Ended> {
+    #[cfg(test)]
+    CHANGE.take().into_iter().for_each(|change| change());
     let end = Instant::now() + window;
     loop {
         let left = end.saturating_duration_since(Instant::now());

@@ -461,5 +461,10 @@ mod tests {
             (false, false),
             "3 seconds are too few to say anything"
         );
+        assert_eq!(
+            (with(6, 5), with(6, 6), with(5, 9)),
+            (false, true, false),
+            "5 seconds are enough, and 4 are not"
+        );
     }
 }

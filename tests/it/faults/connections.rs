@@ -275,19 +275,6 @@ async fn a_listener_without_files_accepts_again_when_some_are_free() {
     assert_eq!(health([127, 0, 0, 1], process.public).await, 200);
 }
 
-/// A server whose connections end after a short time.
-async fn hasty() -> (Server, SocketAddr) {
-    let server = Server::start().await;
-    let bounds = Bounds {
-        head: SHORT,
-        idle: SHORT,
-        stall: SHORT,
-        ..patient(many())
-    };
-    let address = server.listen_within(bounds).await;
-    (server, address)
-}
-
 /// Reads to the end of the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
@@ -299,7 +286,12 @@ async fn rest(stream: &mut TcpStream) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_drips_is_ended_however_long_it_goes_on() {
-    let (_server, address) = hasty().await;
+    let server = Server::start().await;
+    let bounds = Bounds {
+        head: SHORT,
+        ..patient(many())
+    };
+    let address = server.listen_within(bounds).await;
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut read, mut write) = stream.into_split();
     let drip = tokio::spawn(async move {
@@ -322,9 +314,20 @@ async fn a_request_that_drips_is_ended_however_long_it_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_without_a_next_request_is_ended() {
-    let (_server, address) = hasty().await;
+    let server = Server::start().await;
+    let first = Bounds {
+        head: SHORT,
+        ..patient(many())
+    };
+    let address = server.listen_within(first).await;
     let mut silent = TcpStream::connect(address).await.unwrap();
     assert_eq!(rest(&mut silent).await, "", "no first request");
+    // A short bound for the head could end the connection before the request.
+    let next = Bounds {
+        idle: SHORT,
+        ..patient(many())
+    };
+    let address = server.listen_within(next).await;
     let mut idle = TcpStream::connect(address).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: m\r\n\r\n")
         .await
@@ -338,7 +341,13 @@ async fn a_connection_without_a_next_request_is_ended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_stalls_is_ended_and_leaves_nothing() {
-    let (server, address) = hasty().await;
+    let server = Server::start().await;
+    let bounds = Bounds {
+        idle: SHORT,
+        stall: SHORT,
+        ..patient(many())
+    };
+    let address = server.listen_within(bounds).await;
     let token = server.admin().await.token.unwrap();
     let mut upload = TcpStream::connect(address).await.unwrap();
     let head = format!(
@@ -378,34 +387,57 @@ async fn an_answer_that_is_not_taken_is_ended() {
     .await;
 }
 
-/// Idle time counts between requests: a long poll and an event stream last longer than every bound of the connection.
+/// Idle time counts between requests: a long poll and an event stream last longer than every bound
+/// of the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_answer_outlasts_the_bounds_of_its_connection() {
-    let (server, address) = hasty().await;
+    let server = Server::start().await;
     let admin = server.admin().await;
     let viewer = server.caller(Role::Viewer).await.token.unwrap();
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let ask = |path: &str, accept: &str| {
-        client
-            .get(format!("http://{address}{path}"))
-            .bearer_auth(&viewer)
-            .header("accept", accept)
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let ask = async |path: &str, headers: &str| {
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer {viewer}\r\n{headers}\r\n\r\n"
+        );
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
     };
-    let mut stream = ask("/v1/events", "text/event-stream").send().await.unwrap();
-    assert_eq!(stream.status(), 200);
-    let poll = ask(
-        "/v1/events?after=0&wait=3s&topics=rack.*",
-        "application/json",
-    );
-    assert_eq!(poll.send().await.unwrap().status(), 200);
+    let mut stream = ask("/v1/events", "Accept: text/event-stream").await;
+    let poll = "/v1/events?after=0&wait=3s&topics=rack.*";
+    let mut poll = ask(poll, "Connection: close").await;
+    // The requests are complete before the short bounds begin.
+    let bounds = Bounds {
+        head: SHORT,
+        idle: SHORT,
+        stall: SHORT,
+        ..patient(many())
+    };
+    let router = muster_server::router::router(server.app.clone());
+    let stop = CancellationToken::new();
+    tokio::spawn(listener::serve(socket, Door::Plain, router, bounds, stop));
+    let mut head = String::new();
+    read_until(&mut stream, &mut head, "\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let mut told = head.split_off(head.find("\r\n\r\n").unwrap());
+    let answer = rest(&mut poll).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     admin
         .put("/v1/sites/lab", &json!({ "spec": {} }))
         .await
         .expect(201);
-    let mut told = String::new();
-    while !told.contains("lab") {
-        let chunk = tokio::time::timeout(LIMIT, stream.chunk()).await.unwrap();
-        told += &String::from_utf8_lossy(&chunk.unwrap().expect("the stream goes on"));
+    read_until(&mut stream, &mut told, "lab").await;
+}
+
+/// Reads from a connection until the text contains these words.
+async fn read_until(stream: &mut TcpStream, text: &mut String, words: &str) {
+    let mut bytes = [0; 4096];
+    while !text.contains(words) {
+        let read = tokio::time::timeout(LIMIT, stream.read(&mut bytes)).await;
+        let length = read.expect(words).unwrap();
+        assert!(length > 0, "the connection ended: {text}");
+        *text += &String::from_utf8_lossy(&bytes[..length]);
     }
 }
 

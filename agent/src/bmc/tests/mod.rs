@@ -379,8 +379,9 @@ async fn calls_to_one_bmc_are_spaced() {
     let started = Instant::now();
     let views = futures::future::join_all((0..4).map(|_| bmc.observe())).await;
     assert!(views.iter().all(Result::is_ok));
+    // The pause before the first of the four calls can be over by the start.
     assert!(
-        started.elapsed() >= Duration::from_millis(160),
+        started.elapsed() >= Duration::from_millis(120),
         "{:?}",
         started.elapsed()
     );

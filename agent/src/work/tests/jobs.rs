@@ -21,7 +21,24 @@ use crate::work::context::JobContext;
 use crate::work::job::{self, End};
 use crate::work::jobs::{self, node_job};
 
+/// A lease renewed or lost within the test.
 const LEASE: Duration = Duration::from_millis(600);
+/// A lease longer than any test.
+const LONG_LEASE: Duration = Duration::from_secs(60);
+
+/// Runs the work of a job until the job reports an awaited condition.
+async fn run_until_waiting(context: &JobContext) {
+    let waits = async {
+        while context.voice.awaited().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        () = waits => {}
+        ended = jobs::execute(context) => panic!("{ended:?}"),
+        () = tokio::time::sleep(LONG_LEASE) => panic!("the job reports no wait"),
+    }
+}
 
 #[tokio::test]
 async fn a_job_runs_to_its_outcome_and_tells_its_log() {
@@ -29,7 +46,7 @@ async fn a_job_runs_to_its_outcome_and_tells_its_log() {
         FakeServer::start().await,
         node(&format!("{}{RESULT}", log_lines(3))),
     );
-    let (agent, _dir) = agent(&server, LEASE).await;
+    let (agent, _dir) = agent(&server, LONG_LEASE).await;
     let context = wipe(&agent, sshd.login(PRINCIPAL), plan());
     job::run(context, CancellationToken::new()).await;
     let result = JobResult::Wiped { disks: vec![] };
@@ -82,12 +99,13 @@ async fn a_stale_attempt_ends_without_a_word_and_a_stale_epoch_ends_the_agent() 
 #[tokio::test]
 async fn a_job_past_its_time_says_what_it_waited_for() {
     let mut server = FakeServer::start().await;
-    let (agent, _dir) = agent(&server, LEASE).await;
+    let (agent, _dir) = agent(&server, LONG_LEASE).await;
     let sshd = node("");
     let login = sshd.login(PRINCIPAL);
     drop(sshd);
     let mut context = Arc::into_inner(wipe(&agent, login, plan())).unwrap();
-    context.deadline = tokio::time::Instant::now() + Duration::from_millis(300);
+    run_until_waiting(&context).await;
+    context.deadline = tokio::time::Instant::now();
     job::run(Arc::new(context), CancellationToken::new()).await;
     let Ok(Outcome::Failed { failure }) = server.outcomes.try_recv() else {
         panic!("a timeout is a failure")
@@ -143,7 +161,7 @@ async fn only_a_job_that_acts_unasked_stops_with_its_lease() {
 #[tokio::test]
 async fn a_failed_job_tells_what_the_bmc_logged() {
     let mut server = FakeServer::start().await;
-    let (agent, _dir) = agent(&server, Duration::from_secs(60)).await;
+    let (agent, _dir) = agent(&server, LONG_LEASE).await;
     let bmc = FakeBmc::start().await;
     let gone = node("");
     let login = gone.login(PRINCIPAL);
@@ -199,7 +217,8 @@ async fn a_failed_job_tells_what_the_bmc_logged() {
 #[tokio::test]
 async fn a_system_refusing_logins_is_down_before_the_jobs_deadline() {
     let server = FakeServer::start().await;
-    let (agent, _dir) = agent(&server, LEASE).await;
+    let (patient, _dir) = agent(&server, LONG_LEASE).await;
+    let (agent, _other_dir) = agent(&server, LONG_LEASE).await;
     let agent = Arc::new(Agent {
         silent: Duration::from_secs(1),
         ..Arc::into_inner(agent).unwrap()
@@ -217,13 +236,16 @@ async fn a_system_refusing_logins_is_down_before_the_jobs_deadline() {
         ..wipe(&agent, login.clone(), plan()).job.clone()
     };
     // The number of earlier attempts does not matter.
-    let looking = JobContext::new(
+    let mut looking = JobContext::new(
         Job {
             attempt: 2,
             ..job.clone()
         },
-        Arc::clone(&agent),
+        patient,
     );
+    // The first refusal can take longer than a second on a slow machine.
+    run_until_waiting(&looking).await;
+    looking.agent = Arc::clone(&agent);
     let failure = jobs::execute(&looking).await.unwrap_err();
     assert_eq!(
         (failure.code.as_str(), failure.retryable),

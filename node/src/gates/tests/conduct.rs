@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use muster_core::facts::Facts;
 use muster_core::gates::{Gate, GateResult, Limit, Need, SideEffect, Stage, Verdict};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::bench::{gate, plan, run_in, run_within};
 
@@ -72,15 +74,23 @@ fn leftover_processes_are_killed_or_void_the_answer() {
     let file = format!("/proc/{}/stat", left.trim());
     let stat = || std::fs::read_to_string(&file).unwrap_or_default();
     let is_gone = || stat().is_empty() || stat().contains(") Z ");
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !is_gone() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(is_gone(), "{}", stat());
 
-    // A process outside of the group is a daemon, and may still write.
-    let tool = script(folder.path(), "setsid sleep 4 &\nsleep 0.5\ncat $0.text");
+    // A process outside of the group is a daemon, and may still write. The tool ends once the
+    // daemon has left the group.
+    let tool = script(
+        folder.path(),
+        "setsid sh -c 'echo $$ > $0.daemon; exec sleep 60' $0 2>/dev/null &\n\
+         until [ -s $0.daemon ]; do sleep 0.02; done\ncat $0.text",
+    );
     let open = only(folder.path(), of_memory("a", "node", &[&tool]));
+    let daemon = std::fs::read_to_string(folder.path().join("tool.daemon")).expect("its number");
+    let daemon = daemon.trim().parse().expect("a number");
+    kill(Pid::from_raw(daemon), Signal::SIGKILL).expect("a daemon");
     assert_eq!(open.verdict, Verdict::Error);
     assert!(
         open.reason

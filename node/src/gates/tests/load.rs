@@ -13,6 +13,16 @@ use super::names::called;
 const XML: &str = include_str!("../../../fixtures/nvidia-smi-590.44.01-2xa5000-v13.xml");
 const SAT: &str = include_str!("../../../fixtures/stressapptest-1.0.6.txt");
 
+/// Waits for further looks of a kind. A look tells its kind at its start.
+const MORE: &str = "count() { grep -cx $1 looks; }\n\
+    more() { had=$(count $1); until [ $(count $1) -ge $((had + $2)) ]; do sleep 0.05; done; }\n";
+/// The throttle gate's tool. The file `burning` has the number of a load whose end is awaited by
+/// the second look.
+const TOOL: &str = "look=cool\n[ -e hot ] && look=hot\n[ -e named ] && look=named\n\
+    [ -e hangs ] && look=hangs\necho $look >> looks\n[ $look = hangs ] && sleep 30\n\
+    if [ -e burning ] && [ $(wc -l < looks) -ge 2 ]; then\n\
+    while kill -0 $(cat burning) 2>/dev/null; do sleep 0.05; done\nsleep 1\nfi\ncat $look.xml\n";
+
 fn script(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
     std::fs::write(&path, format!("#!/bin/sh\ncd {}\n{text}", folder.display())).expect("a script");
@@ -23,20 +33,22 @@ fn script(folder: &Path, name: &str, text: &str) -> String {
 /// Something that loads the machine as this script says, and then tells that all is well.
 fn burn(folder: &Path, how: &str) -> Gate {
     let mut gate = gate(
-        "id = \"burn\"\nstage = \"gpu\"\nparser = \"stressapptest\"\ntimeout_s = 20\nargv = [\"true\"]\nneeds = [\"drained\", \"gpus_idle\"]\n\
+        "id = \"burn\"\nstage = \"gpu\"\nparser = \"stressapptest\"\ntimeout_s = 50\nargv = [\"true\"]\nneeds = [\"drained\", \"gpus_idle\"]\n\
          effects = [\"gpu_load\"]\nrequired = false\n\
          criteria = [{ metric = \"memory.incidents\", op = \"==\", limit = 0, unit = \"incidents\" }]\n",
     );
     std::fs::write(folder.join("sat"), SAT).expect("what it says");
-    gate.argv = vec![script(folder, "burn", &format!("{how}\ncat sat\n"))];
+    std::fs::write(folder.join("looks"), "").expect("no look yet");
+    gate.argv = vec![script(folder, "burn", &format!("{MORE}{how}\ncat sat\n"))];
     gate
 }
 
-/// The throttle gate, whose tool says that the first GPU is slowed down while there is a file `hot`, and tells of a process with an odd name while there is
-/// one `named`.
+/// The throttle gate, whose tool says that the first GPU is slowed down while there is a file
+/// `hot`, tells of a process with an odd name while there is one `named`, and hangs while there is
+/// one `hangs`.
 fn throttle(folder: &Path) -> Gate {
     let mut gate = gate(
-        "id = \"throttle\"\nstage = \"soak\"\nparser = \"nvidia-smi-xml\"\ntimeout_s = 2\non_timeout = \"fail\"\ncount = \"2\"\nargv = [\"true\"]\n\
+        "id = \"throttle\"\nstage = \"soak\"\nparser = \"nvidia-smi-xml\"\ntimeout_s = 40\non_timeout = \"fail\"\ncount = \"2\"\nargv = [\"true\"]\n\
          needs = [\"drained\"]\nduring = { gates = [\"burn\", \"another\"], every_s = 1 }\n\
          criteria = [{ metric = \"gpu.throttle_hw_slowdown\", op = \"==\", limit = 0, unit = \"flags\" }]\n",
     );
@@ -47,16 +59,22 @@ fn throttle(folder: &Path) -> Gate {
     )
     .expect("an answer");
     std::fs::write(folder.join("named.xml"), called(b"\xff && <y>")).expect("an answer");
-    let tool = "echo look >> looks\n[ -e hangs ] && sleep 30\nlook=cool\n[ -e hot ] && look=hot\n[ -e named ] && look=named\ncat $look.xml\n";
-    gate.argv = vec![script(folder, "nvidia-smi", tool)];
+    gate.argv = vec![script(folder, "nvidia-smi", TOOL)];
     gate
 }
 
 /// What the two come to, and how often was looked.
 fn all(how: &str) -> (Vec<GateResult>, usize) {
+    all_with(how, |_| ())
+}
+
+/// The same, with a change of the throttle gate.
+fn all_with(how: &str, change: fn(&mut Gate)) -> (Vec<GateResult>, usize) {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("proc")).expect("a folder");
-    let plan = plan(vec![burn(folder.path(), how), throttle(folder.path())]);
+    let mut looked = throttle(folder.path());
+    change(&mut looked);
+    let plan = plan(vec![burn(folder.path(), how), looked]);
     let results = run_in(folder.path(), &plan, &Facts::default()).expect("results");
     let looks = std::fs::read_to_string(folder.path().join("looks"))
         .unwrap_or_default()
@@ -67,7 +85,7 @@ fn all(how: &str) -> (Vec<GateResult>, usize) {
 
 #[test]
 fn what_shows_only_under_load_fails_although_it_is_over_afterwards() {
-    let (results, looks) = all("sleep 1.5; touch hot; sleep 2; rm hot; sleep 1.5");
+    let (results, looks) = all("more cool 1; touch hot; more hot 1; rm hot; more cool 2");
     assert_eq!(
         results[0].verdict,
         Verdict::Pass,
@@ -96,7 +114,7 @@ fn what_shows_only_under_load_fails_although_it_is_over_afterwards() {
     );
 
     // What a job calls its process for a while is no look without an answer.
-    let (results, _) = all("sleep 1.5; touch named; sleep 2; rm named; sleep 1");
+    let (results, _) = all("more cool 1; touch named; more named 1; rm named; more cool 2");
     assert_eq!(results[1].verdict, Verdict::Pass, "{}", results[1].reason);
     assert!(
         results[1].reason.contains("looks while burn ran"),
@@ -107,14 +125,20 @@ fn what_shows_only_under_load_fails_although_it_is_over_afterwards() {
 
 #[test]
 fn without_a_load_or_with_too_few_looks_there_is_no_answer() {
-    // Before and after the load it would have said that all is well.
-    let (results, looks) = all("sleep 1.4");
+    // The second look ends after the load. A third look would tell that all is well.
+    let two = "until [ $(count cool) -ge 2 ]; do sleep 0.05; done";
+    let (results, looks) = all(&format!("echo $$ > pid; mv pid burning; {two}"));
     assert!(
         results[1].verdict == Verdict::Error && results[1].reason.contains("fewer than 3"),
         "{}",
         results[1].reason
     );
-    assert_eq!(looks, 1);
+    assert!(
+        results[1].reason.contains("1 looks while burn ran"),
+        "the second look is dropped: {}",
+        results[1].reason
+    );
+    assert_eq!(looks, 2);
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("proc")).expect("a folder");
     let mut missing = burn(folder.path(), "true");
@@ -138,7 +162,9 @@ fn without_a_load_or_with_too_few_looks_there_is_no_answer() {
 
 #[test]
 fn a_tool_that_hangs_under_load_is_the_fault_it_looks_for() {
-    let (results, _) = all("sleep 1.5; touch hangs; sleep 4; rm hangs");
+    // The next look follows the end of the hanging one.
+    let how = "more cool 1; touch hangs; more hangs 1; rm hangs; more cool 1";
+    let (results, _) = all_with(how, |gate| gate.timeout_s = 2);
     assert!(
         results[1].verdict == Verdict::Fail && results[1].reason.contains("did not end within 2 s"),
         "{}",

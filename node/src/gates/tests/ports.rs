@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use muster_core::facts::Facts;
 use muster_core::gates::{Gate, GateResult, Verdict};
@@ -10,8 +9,9 @@ use muster_core::profiles::{HardwareProfile, Word};
 
 use super::bench::{plan, profile, run_in};
 use super::dcgm::shipped;
+use crate::gates::window::CHANGE;
 
-/// Makes a tree of files.
+/// Makes or changes a tree of files.
 type Tree = fn(&Path);
 
 const COUNTERS: [&str; 5] = [
@@ -83,19 +83,16 @@ fn known(keys: &str) -> HardwareProfile {
     profile
 }
 
-/// The gate on this tree, of which something may change within the window.
-fn held(root: &Path, gate: Gate, meanwhile: impl FnOnce() + Send) -> GateResult {
+/// The gate on this tree, with a change of the tree between the two readings of a window.
+fn held(root: &Path, gate: Gate, meanwhile: Tree) -> GateResult {
     let mut plan = plan(vec![gate]);
     plan.profile = known("0x8001 0xffff");
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(400));
-            meanwhile();
-        });
-        run_in(root, &plan, &Facts::default())
-            .expect("a run")
-            .remove(0)
-    })
+    let tree = root.to_owned();
+    CHANGE.set(Some(Box::new(move || meanwhile(&tree))));
+    let results = run_in(root, &plan, &Facts::default());
+    // A gate without a second reading leaves the change behind.
+    CHANGE.set(None);
+    results.expect("a run").remove(0)
 }
 
 #[test]
@@ -104,10 +101,10 @@ fn a_port_whose_errors_grow_is_named_and_what_they_stood_at_is_no_fault() {
     let root = folder.path();
     (0..8).for_each(|rail| port(root, &format!("mlx5_{rail}/1")));
     soft(root);
-    let quiet = held(root, rail("ib.counters"), || ());
+    let quiet = held(root, rail("ib.counters"), |_| ());
     assert_eq!(quiet.verdict, Verdict::Pass, "{}", quiet.reason);
 
-    let noisy = held(root, rail("ib.counters"), || {
+    let noisy = held(root, rail("ib.counters"), |root| {
         write(root, "mlx5_2/1", "counters/symbol_error", "6");
         write(root, "mlx5_7/1", "counters/symbol_error", "5");
     });
@@ -129,7 +126,7 @@ fn a_port_whose_errors_grow_is_named_and_what_they_stood_at_is_no_fault() {
     );
     // What is no rail is held to the same, and takes no rail's place.
     port(root, "mlx5_8/1");
-    let downed = held(root, rail("ib.counters"), || {
+    let downed = held(root, rail("ib.counters"), |root| {
         write(root, "mlx5_8/1", "counters/link_downed", "4")
     });
     assert_eq!(downed.verdict, Verdict::Fail, "{}", downed.reason);
@@ -157,13 +154,13 @@ fn what_does_not_count_is_never_a_pass() {
     for (why, tree) in broken {
         let folder = tempfile::tempdir().expect("a folder");
         tree(folder.path());
-        let result = held(folder.path(), rail("ib.counters"), || ());
+        let result = held(folder.path(), rail("ib.counters"), |_| ());
         assert_eq!(result.verdict, Verdict::Error, "{why}: {}", result.reason);
         assert!(result.reason.contains(why), "{why} in {}", result.reason);
     }
     let folder = tempfile::tempdir().expect("a folder");
     (0..7).for_each(|rail| port(folder.path(), &format!("mlx5_{rail}/1")));
-    let lacking = held(folder.path(), rail("ib.counters"), || ());
+    let lacking = held(folder.path(), rail("ib.counters"), |_| ());
     assert_eq!(lacking.verdict, Verdict::Error, "{}", lacking.reason);
     assert!(
         lacking
@@ -175,9 +172,14 @@ fn what_does_not_count_is_never_a_pass() {
     // A port that comes or goes within the window.
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path();
-    port(root, "mlx5_0/1");
-    let come = held(root, rail("ib.counters"), || port(root, "mlx5_1/1"));
+    (0..8).for_each(|rail| port(root, &format!("mlx5_{rail}/1")));
+    let come = held(root, rail("ib.counters"), |root| port(root, "mlx5_8/1"));
     assert_eq!(come.verdict, Verdict::Error, "{}", come.reason);
+    assert!(
+        come.reason.contains("do not tell of the same"),
+        "{}",
+        come.reason
+    );
 }
 
 #[test]
@@ -187,13 +189,16 @@ fn retries_count_where_a_driver_tells_them() {
     port(root, "mlx5_0/1");
     port(root, "mlx5_1/1");
     assert_eq!(
-        held(root, rail("ib.retries"), || ()).verdict,
+        held(root, rail("ib.retries"), |_| ()).verdict,
         Verdict::Error,
         "no driver tells them"
     );
     write(root, "mlx5_0/1", "hw_counters/rnr_nak_retry_err", "7");
-    assert_eq!(held(root, rail("ib.retries"), || ()).verdict, Verdict::Pass);
-    let spent = held(root, rail("ib.retries"), || {
+    assert_eq!(
+        held(root, rail("ib.retries"), |_| ()).verdict,
+        Verdict::Pass
+    );
+    let spent = held(root, rail("ib.retries"), |root| {
         write(root, "mlx5_0/1", "hw_counters/rnr_nak_retry_err", "8")
     });
     assert_eq!(spent.verdict, Verdict::Fail, "{}", spent.reason);
@@ -210,7 +215,7 @@ fn every_active_port_is_in_the_sites_partitions() {
     let root = folder.path();
     soft(root);
     let verdict = || {
-        let result = held(root, rail("ib.pkeys"), || ());
+        let result = held(root, rail("ib.pkeys"), |_| ());
         (result.verdict, result.reason)
     };
     assert!(

@@ -87,25 +87,32 @@ fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
     hung.timeout_s = 1;
     let mut fault = hung.clone();
     (fault.id, fault.on_timeout) = ("fault".into(), muster_core::gates::OnTimeout::Fail);
-    let started = Instant::now();
     let results = run(&plan(vec![hung, fault]), &Facts::default()).expect("results");
-    assert!(
-        started.elapsed() < Duration::from_secs(20),
-        "{:?}",
-        started.elapsed()
-    );
-    assert_eq!(
-        [results[0].verdict, results[1].verdict],
-        [Verdict::Error, Verdict::Fail]
-    );
+    for (result, verdict) in results.iter().zip([Verdict::Error, Verdict::Fail]) {
+        assert_eq!(result.verdict, verdict, "{}", result.reason);
+        assert!(
+            result.reason.contains("did not end within 1 s"),
+            "{}",
+            result.reason
+        );
+    }
     let ours = format!("sleep\0{seconds}\0");
-    let left = std::fs::read_dir("/proc")
-        .expect("/proc")
-        .flatten()
-        .filter(|entry| {
-            std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == ours.as_bytes())
-        });
-    assert_eq!(left.count(), 0, "no child outlives its gate");
+    let left = || {
+        std::fs::read_dir("/proc")
+            .expect("/proc")
+            .flatten()
+            .filter(|entry| {
+                std::fs::read(entry.path().join("cmdline"))
+                    .is_ok_and(|line| line == ours.as_bytes())
+            })
+            .count()
+    };
+    // A killed process ends when the kernel runs the process next.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while left() > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(left(), 0, "no child outlives its gate");
 }
 
 /// Waits for SIGKILL under a tracer. While the tracer lives, a killed process stays, like a process that
@@ -133,9 +140,17 @@ fn a_tool_that_cannot_be_killed_is_not_waited_for() {
     let dir = tempfile::tempdir().expect("a folder");
     let over = dir.path().join("over");
     let mut undying = recorded("undying", "node", "");
-    undying.argv = ["python3", "-c", UNDYING, over.to_str().expect("a path")]
-        .map(String::from)
-        .to_vec();
+    // The options shorten Python's start, so the tracer has most of the gate's time.
+    undying.argv = [
+        "python3",
+        "-I",
+        "-S",
+        "-c",
+        UNDYING,
+        over.to_str().expect("a path"),
+    ]
+    .map(String::from)
+    .to_vec();
     undying.timeout_s = 3;
     undying.on_timeout = muster_core::gates::OnTimeout::Fail;
     // The next gate still runs.
@@ -518,14 +533,21 @@ fn the_clock_is_held_against_the_agents() {
         thread.join().expect("three answers");
     }
     // A slow answer adds its delay to the doubt, in milliseconds; the fastest of three answers counts.
-    for (pauses_ms, doubt) in [([100; 3], 90.0..900.0), ([300, 0, 300], 0.0..290.0)] {
+    // The fastest has at most the time that the pauses of the other two leave.
+    for (pauses_ms, least, others) in [([100; 3], 90.0, 200.0), ([300, 0, 300], 0.0, 600.0)] {
         let (url, thread) = serve(0, pauses_ms);
         plan.variables.insert("agent_url".into(), url);
+        let started = Instant::now();
         let results = run(&plan, &Facts::default()).expect("results");
+        let most = started.elapsed().as_secs_f64() * 1e3 - others;
         let Limit::Number(off) = results[0].measured[0].value else {
             panic!("{results:?}")
         };
-        assert!(doubt.contains(&off), "{off} ms after {pauses_ms:?}");
+        // The agent's time is in whole milliseconds.
+        assert!(
+            (least..most + 2.0).contains(&off),
+            "{off} ms of {most} ms after {pauses_ms:?}"
+        );
         thread.join().expect("three answers");
     }
     // No server listens at the address any more.

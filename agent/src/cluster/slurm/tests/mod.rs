@@ -178,11 +178,9 @@ async fn names_that_are_lists_or_lines_are_refused_before_anything_runs() {
 }
 
 fn quick() -> Controllers {
-    let (command, poll) = (Duration::from_secs(20), Duration::from_millis(200));
     Controllers::new(Limits {
-        command,
-        poll,
-        restart: Duration::from_secs(20),
+        poll: Duration::from_millis(200),
+        ..Limits::default()
     })
 }
 
@@ -196,7 +194,13 @@ fn within(time: Duration) -> (Watch, Arc<Mutex<Vec<String>>>) {
     )
 }
 
-const LONG: Duration = Duration::from_secs(40);
+/// Time limit of an act. Only a hang takes longer.
+const LONG: Duration = Duration::from_mins(1);
+
+/// Returns a watch for a single act.
+fn for_an_act() -> Watch {
+    within(LONG).0
+}
 
 #[tokio::test]
 async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
@@ -214,8 +218,7 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
     // Since 23.11 the controller takes another set of nodes without a restart.
     let version = slurm.version;
     let needs_restart = version < (23, 11);
-    let (watch, _) = within(LONG);
-    let first = controller.admit(&nodes, "n1", &watch).await;
+    let first = controller.admit(&nodes, "n1", &for_an_act()).await;
     assert_eq!(
         matches!(&first, Err(SlurmError::NoRestart { .. })),
         needs_restart,
@@ -241,14 +244,14 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         "passed muster\n"
     );
     let starts = slurm.log().matches("slurmctld version").count();
-    controller.admit(&nodes, "n1", &watch).await.unwrap();
+    controller.admit(&nodes, "n1", &for_an_act()).await.unwrap();
     assert_eq!(
         slurm.log().matches("slurmctld version").count(),
         starts,
         "what is so already is left alone"
     );
 
-    let early = controller.remove(&[], "n1", &watch).await;
+    let early = controller.remove(&[], "n1", &for_an_act()).await;
     assert!(
         matches!(&early, Err(SlurmError::InUse { seen, .. }) if seen.starts_with("IDLE")),
         "{early:?}"
@@ -259,7 +262,7 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         ..nodes[0].clone()
     };
     let stale = [stale];
-    let harmful = controller.admit(&stale, "n2", &watch).await;
+    let harmful = controller.admit(&stale, "n2", &for_an_act()).await;
     assert!(
         matches!(&harmful, Err(SlurmError::WouldRemove { names }) if names.starts_with("n1 (IDLE")),
         "{harmful:?}"
@@ -274,21 +277,12 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         "an older list is not written: {outdated:?}"
     );
 
-    slurm
-        .run(
-            "sbatch",
-            &[
-                "-w",
-                "n1",
-                "-t",
-                "5",
-                "-o",
-                "/dev/null",
-                "--wrap",
-                "sleep 2",
-            ],
-        )
-        .await;
+    // The job ends once the drain reports the wait for the job.
+    let held = slurm.path("held");
+    std::fs::write(&held, "").unwrap();
+    let script = format!("while [ -e {} ]; do sleep 0.1; done", held.display());
+    let job = ["-w", "n1", "-t", "5", "-o", "/dev/null", "--wrap", &script];
+    slurm.run("sbatch", &job).await;
     slurm.until("squeue", &["-h", "-o", "%T"], "RUNNING").await;
     let jobs = controller.running_jobs().await.unwrap();
     assert_eq!(
@@ -298,35 +292,37 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
     let now = jiff::Zoned::now().timestamp();
     let left = jobs[0].ends.unwrap().duration_since(now).as_secs();
     assert!((200..=300).contains(&left), "{jobs:?}");
+    let file = held.clone();
+    let tell = move |sentence: String| {
+        if sentence.starts_with("jobs to end on n1: job ") {
+            _ = std::fs::remove_file(&file);
+        }
+    };
+    let watch = Watch::new(Instant::now() + LONG, CancellationToken::new(), tell);
     controller
         .drain("n1", DrainReason::Leaving, &watch)
         .await
         .unwrap();
+    assert!(!held.exists(), "the drain reports the wait for the job");
     assert_eq!(
         slurm.run("squeue", &["-h"]).await,
         "",
         "the job has ended by itself"
     );
-    let told = said
-        .lock()
-        .unwrap()
-        .iter()
-        .any(|sentence| sentence.starts_with("jobs to end on n1: job "));
-    assert!(told, "{said:?}");
     let drained = controller.view("n1").await.unwrap().unwrap();
     assert_eq!(drained.to_string(), "IDLE+DRAIN (muster: leaving service)");
     controller
-        .admit(&nodes, "n1", &watch)
+        .admit(&nodes, "n1", &for_an_act())
         .await
         .expect("our own drain is lifted");
     jobs_are_requeued(&slurm, &controller).await;
-    controller.admit(&nodes, "n1", &watch).await.unwrap();
+    controller.admit(&nodes, "n1", &for_an_act()).await.unwrap();
 
     controller
-        .drain("n1", DrainReason::Leaving, &watch)
+        .drain("n1", DrainReason::Leaving, &for_an_act())
         .await
         .unwrap();
-    controller.remove(&[], "n1", &watch).await.unwrap();
+    controller.remove(&[], "n1", &for_an_act()).await.unwrap();
     assert_eq!(slurm.run("sinfo", &["-h", "-N"]).await, "");
     slurm.restart().await;
     assert_eq!(
@@ -335,11 +331,11 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         "also after a restart"
     );
     controller
-        .remove(&[], "n1", &watch)
+        .remove(&[], "n1", &for_an_act())
         .await
         .expect("gone is gone");
     controller
-        .drain("n1", DrainReason::Leaving, &watch)
+        .drain("n1", DrainReason::Leaving, &for_an_act())
         .await
         .expect("no node, no jobs");
 }
@@ -370,12 +366,11 @@ async fn jobs_are_requeued(slurm: &PrivateSlurm, controller: &Controller) {
     let jobs = controller.running_jobs().await.unwrap();
     let requeues = |id: &str| jobs.iter().find(|job| job.id == id).unwrap().requeues;
     assert!(requeues(&kept) && !requeues(&stays), "{jobs:?}");
-    let (watch, said) = within(LONG);
     let drain = Drain {
         reason: DrainReason::Leaving,
         requeue: true,
     };
-    let refused = controller.drain("n1", drain, &watch).await;
+    let refused = controller.drain("n1", drain, &for_an_act()).await;
     let command = format!("scontrol requeue {stays}");
     assert!(
         matches!(&refused, Err(SlurmError::Refused { command: refused, .. }) if *refused == command),
@@ -388,6 +383,7 @@ async fn jobs_are_requeued(slurm: &PrivateSlurm, controller: &Controller) {
         "none is requeued"
     );
     slurm.run("scancel", &[&stays]).await;
+    let (watch, said) = within(LONG);
     controller.drain("n1", drain, &watch).await.unwrap();
     assert_eq!(states().await, format!("{kept} PENDING\n"), "{said:?}");
     let said = said.lock().unwrap().join("\n");
@@ -444,7 +440,7 @@ async fn long_jobs_stay_away(slurm: &PrivateSlurm, controller: &Controller) {
             "-o",
             "/dev/null",
             "--wrap",
-            "sleep 1",
+            "sleep 300",
         ]
     };
     slurm.run("sbatch", &submit("60")).await;
@@ -489,6 +485,7 @@ async fn long_jobs_stay_away(slurm: &PrivateSlurm, controller: &Controller) {
     );
     slurm.until("squeue", &["-h", "-o", "%T"], "RUNNING").await;
     slurm.run("scancel", &["--user", "root"]).await;
+    slurm.until_no_jobs().await;
     slurm
         .run("scontrol", &["delete", "ReservationName=own"])
         .await;
@@ -505,9 +502,8 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
     let controller = quick().open(&slurm.cluster);
     let mut nodes = [slurm.this_machine("n1").await];
     slurm.keep_slurmd("n1");
-    let (watch, _) = within(LONG);
     controller
-        .admit(&nodes, "n1", &watch)
+        .admit(&nodes, "n1", &for_an_act())
         .await
         .unwrap_or_else(|error| panic!("{error}\n{}", slurm.log()));
 
@@ -525,7 +521,7 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
     );
     assert!(said.lock().unwrap()[0].starts_with("Slurm to see n1 clean: the controller shows it"));
     controller
-        .drain("n1", DrainReason::Leaving, &watch)
+        .drain("n1", DrainReason::Leaving, &for_an_act())
         .await
         .unwrap();
     assert_eq!(
@@ -557,7 +553,7 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
             )
             .await;
         let back = controller
-            .give_back(&nodes, "n1", DrainReason::Measurement, &watch)
+            .give_back(&nodes, "n1", DrainReason::Measurement, &for_an_act())
             .await
             .unwrap();
         assert_eq!(
@@ -569,18 +565,18 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         .run("scontrol", &["update", "nodename=n1", "state=resume"])
         .await;
     controller
-        .drain("n1", DrainReason::Measurement, &watch)
+        .drain("n1", DrainReason::Measurement, &for_an_act())
         .await
         .unwrap();
     let back = controller
-        .give_back(&nodes, "n1", DrainReason::Measurement, &watch)
+        .give_back(&nodes, "n1", DrainReason::Measurement, &for_an_act())
         .await
         .unwrap();
     assert!(!back.draining(), "{back}");
     // The later drain replaces the temporary reason of the measurement. A problem found by the
     // health check in the meantime stays.
     for reason in [DrainReason::Measurement, DrainReason::Leaving] {
-        controller.drain("n1", reason, &watch).await.unwrap();
+        controller.drain("n1", reason, &for_an_act()).await.unwrap();
         assert_eq!(
             controller
                 .view("n1")
@@ -605,7 +601,7 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         )
         .await;
     let undone = controller
-        .give_back(&nodes, "n1", DrainReason::Leaving, &watch)
+        .give_back(&nodes, "n1", DrainReason::Leaving, &for_an_act())
         .await
         .unwrap();
     assert_eq!(
@@ -624,18 +620,18 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         )
         .await;
     let undone = controller
-        .give_back(&nodes, "n1", DrainReason::Leaving, &watch)
+        .give_back(&nodes, "n1", DrainReason::Leaving, &for_an_act())
         .await
         .unwrap();
     assert!(!undone.draining(), "{undone}");
     // An adopted node is missing in every list of Muster. Our drain is lifted all the same, and a
     // drain set by others stays.
     controller
-        .drain("n1", DrainReason::Measurement, &watch)
+        .drain("n1", DrainReason::Measurement, &for_an_act())
         .await
         .unwrap();
     let back = controller
-        .give_back(&[], "n1", DrainReason::Measurement, &watch)
+        .give_back(&[], "n1", DrainReason::Measurement, &for_an_act())
         .await
         .unwrap();
     assert!(!back.draining(), "{back}");
@@ -646,7 +642,7 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         )
         .await;
     let back = controller
-        .give_back(&[], "n1", DrainReason::Measurement, &watch)
+        .give_back(&[], "n1", DrainReason::Measurement, &for_an_act())
         .await
         .unwrap();
     assert_eq!(
@@ -654,7 +650,7 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         (true, Some("NHC: fan 3"))
     );
     let nobodys = controller
-        .give_back(&[], "n2", DrainReason::Measurement, &watch)
+        .give_back(&[], "n2", DrainReason::Measurement, &for_an_act())
         .await;
     assert!(
         matches!(nobodys, Err(SlurmError::NotListed { .. })),
@@ -667,14 +663,21 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
     // The profile asks for more memory than the machine has, so the controller itself refuses the
     // node.
     nodes[0].real_memory *= 100;
-    let (short, _) = within(Duration::from_secs(8));
-    let mut admitted = controller.admit(&nodes, "n1", &short).await;
-    for _ in 0..80 {
+    let refuses = CancellationToken::new();
+    let stop = refuses.clone();
+    let tell = move |sentence: String| {
+        if sentence.contains("INVALID_REG") {
+            stop.cancel();
+        }
+    };
+    let watch = Watch::new(Instant::now() + LONG, refuses.clone(), tell);
+    while !refuses.is_cancelled() && Instant::now() < watch.deadline {
         // After a restart the controller reports the old state until slurmd has registered.
-        let Ok(_) = admitted else { break };
+        _ = controller.admit(&nodes, "n1", &watch).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        admitted = controller.admit(&nodes, "n1", &short).await;
     }
+    let (ended, _) = within(Duration::ZERO);
+    let admitted = controller.admit(&nodes, "n1", &ended).await;
     // The reason is "Low RealMemory" in 22.05. 24.11 keeps an older reason.
     let refused = admitted.unwrap_err();
     assert!(

@@ -17,6 +17,10 @@ use muster_core::clusters::{Member, SlurmCluster};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// Time limit of a program of Slurm, and of a wait for a program. Only a hang takes longer.
+const HANGS_AFTER: Duration = Duration::from_mins(1);
 
 /// A running Slurm.
 pub(super) struct PrivateSlurm {
@@ -111,7 +115,8 @@ impl PrivateSlurm {
         // The start time of the controller has a resolution of a second.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         self.stop_slurmctld.notify_one();
-        for _ in 0..100 {
+        let end = Instant::now() + HANGS_AFTER;
+        while Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(100)).await;
             let now = boot(&self.run("scontrol", &["show", "config"]).await);
             if !now.is_empty() && now != boot(&before) {
@@ -129,7 +134,7 @@ impl PrivateSlurm {
             .env("SLURM_CONF", &self.cluster.conf)
             .current_dir(self.dir.path())
             .kill_on_drop(true);
-        let output = tokio::time::timeout(Duration::from_secs(30), command.output())
+        let output = tokio::time::timeout(HANGS_AFTER, command.output())
             .await
             .expect("in time")
             .unwrap();
@@ -137,23 +142,47 @@ impl PrivateSlurm {
             + &String::from_utf8_lossy(&output.stderr)
     }
 
+    /// Waits until a program shows the wanted text.
     pub(super) async fn until(&self, program: &str, arguments: &[&str], wanted: &str) {
-        let mut seen = String::new();
-        for _ in 0..150 {
-            seen = self.run(program, arguments).await;
-            if seen.contains(wanted) {
+        self.until_seen(program, arguments, &|seen| seen.contains(wanted), wanted)
+            .await;
+    }
+
+    /// Waits until the controller has no jobs.
+    pub(super) async fn until_no_jobs(&self) {
+        self.until_seen("squeue", &["-h"], &str::is_empty, "no jobs")
+            .await;
+    }
+
+    async fn until_seen(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        is_wanted: &dyn Fn(&str) -> bool,
+        wanted: &str,
+    ) {
+        let end = Instant::now() + HANGS_AFTER;
+        loop {
+            let seen = self.run(program, arguments).await;
+            if is_wanted(&seen) {
                 return;
             }
+            assert!(
+                Instant::now() < end,
+                "{program} {arguments:?} never showed {wanted:?}: {seen}\n{}",
+                self.log()
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!(
-            "{program} {arguments:?} never showed {wanted:?}: {seen}\n{}",
-            self.log()
-        );
     }
 
     pub(super) fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log/slurmctld.log")).unwrap_or_default()
+    }
+
+    /// Returns a path in the directory of the test.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     pub(super) fn hook(&self) -> PathBuf {
@@ -207,7 +236,7 @@ async fn start_munged(dir: &Path) -> Child {
         .unwrap();
     std::io::Write::write_all(&mut file, &rand::random::<[u8; 128]>()).unwrap();
     let option = |name: &str, path: &str| format!("--{name}={}", dir.join(path).display());
-    let munged = quiet("munged", dir)
+    let mut munged = quiet("munged", dir)
         .args(["--foreground", "--force", "--num-threads=2"])
         .args([
             option("key-file", "etc/munge.key"),
@@ -220,7 +249,8 @@ async fn start_munged(dir: &Path) -> Child {
         ])
         .spawn()
         .unwrap();
-    for _ in 0..50 {
+    let end = Instant::now() + HANGS_AFTER;
+    while munged.try_wait().unwrap().is_none() && Instant::now() < end {
         if dir.join("run/munge.socket").exists() {
             return munged;
         }

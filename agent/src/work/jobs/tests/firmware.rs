@@ -9,14 +9,8 @@ use muster_core::wire::node::FailureCode;
 use super::*;
 use crate::bmc::tests::hardware::{Hardware, Mood};
 
-fn fast() -> Limits {
-    let soon = Duration::from_millis(400);
-    Limits {
-        update: soon,
-        boot: soon,
-        ..limits()
-    }
-}
+/// The limit of a wait without an end in the test.
+const SOON: Duration = Duration::from_millis(400);
 
 /// The wanted values for the fake, which has BIOS 2.1, BMC 1.0 and no SR-IOV.
 struct Action {
@@ -99,7 +93,7 @@ fn former(act: &str) -> ActRecord {
 
 #[tokio::test]
 async fn settings_are_asked_for_hold_after_one_restart_and_are_left_alone_then() {
-    let mut world = World::new(fast()).await;
+    let mut world = World::new(limits()).await;
     let bmc = fake(Mood::Well).await;
     bmc.state().power = "On";
     let changed = told(world.set(&bmc.target, sriov(), Vec::new()).await).unwrap();
@@ -127,7 +121,7 @@ async fn settings_are_asked_for_hold_after_one_restart_and_are_left_alone_then()
 
 #[tokio::test]
 async fn a_look_changes_nothing_and_says_what_it_could_not_see() {
-    let mut world = World::new(fast()).await;
+    let mut world = World::new(limits()).await;
     let bmc = fake(Mood::Well).await;
     let look = world.order(&bmc.target, sriov(), None);
     let Outcome::Succeeded {
@@ -200,7 +194,11 @@ async fn a_look_changes_nothing_and_says_what_it_could_not_see() {
 
 #[tokio::test]
 async fn settings_that_are_dropped_or_lost_fail_with_both_values() {
-    let mut world = World::new(fast()).await;
+    let mut world = World::new(Limits {
+        boot: SOON,
+        ..limits()
+    })
+    .await;
     let bmc = fake(Mood::SettingsDropped).await;
     let failure = told(world.set(&bmc.target, sriov(), Vec::new()).await).unwrap_err();
     assert_eq!(
@@ -234,7 +232,7 @@ async fn settings_that_are_dropped_or_lost_fail_with_both_values() {
 
 #[tokio::test]
 async fn an_update_is_fetched_from_the_site_followed_and_read_back() {
-    let mut world = World::new(fast()).await;
+    let mut world = World::new(limits()).await;
     for (mood, restarts) in [
         (Mood::Well, 0),
         (Mood::BusyMeanwhile, 0),
@@ -296,24 +294,35 @@ async fn an_update_is_fetched_from_the_site_followed_and_read_back() {
 
 #[tokio::test]
 async fn a_failed_update_quotes_the_bmc_and_is_not_retried() {
-    let mut world = World::new(fast()).await;
-    for (mood, code, says) in [
+    let endless = Limits {
+        update: SOON,
+        ..limits()
+    };
+    let unchanged = Limits {
+        boot: SOON,
+        ..limits()
+    };
+    for (mood, limits, code, says) in [
         (
             Mood::TaskFails,
+            limits(),
             "firmware_update_failed",
             "The image's signature is not valid.",
         ),
         (
             Mood::TaskNeverEnds,
+            endless,
             "firmware_update_endless",
             "cut no power",
         ),
         (
             Mood::Unchanged,
+            unchanged,
             "firmware_unchanged",
             "firmware BMC is 1.0, wanted 1.1",
         ),
     ] {
+        let mut world = World::new(limits).await;
         let bmc = fake(mood).await;
         let failure = told(
             world
@@ -345,7 +354,7 @@ async fn a_failed_update_quotes_the_bmc_and_is_not_retried() {
 /// steps.
 #[tokio::test]
 async fn a_successor_reads_what_is_there_and_sends_nothing_twice() {
-    let mut world = World::new(fast()).await;
+    let mut world = World::new(limits()).await;
     let action = || update("BMC", "1.1", UpdateClass::None);
     let bmc = fake(Mood::Well).await;
     bmc.state().hardware.as_mut().unwrap().runs = true;
@@ -408,28 +417,30 @@ fn json_settings(sriov: &str) -> serde_json::Value {
 /// The server requests a stop. The update finishes first, and the job reports the real outcome.
 #[tokio::test]
 async fn what_writes_firmware_is_not_stopped_and_a_look_is() {
-    let (server, pause) = (FakeServer::start().await, Duration::from_millis(200));
-    let limits = Limits {
-        ask_again: pause,
-        update: pause * 20,
-        ..fast()
-    };
-    // The request arrives within a tenth of a second, and the update takes several.
-    let (agent, _dir) = agent_with(&server, Duration::from_millis(300), Bmcs::new(limits)).await;
+    let server = FakeServer::start().await;
+    let lease = Duration::from_millis(300);
+    let (agent, _dir) = agent_with(&server, lease, Bmcs::new(limits())).await;
     let mut world = World {
         server,
         agent,
         _dir,
     };
     world.server.ledger.lock().unwrap().cancel = true;
-    let bmc = fake(Mood::Well).await;
-    let outcome = world
-        .set(
-            &bmc.target,
-            update("BMC", "1.1", UpdateClass::None),
-            Vec::new(),
-        )
-        .await;
+    let ledger = Arc::clone(&world.server.ledger);
+    let bmc = fake(Mood::TaskNeverEnds).await;
+    // The second renewal follows the answer to the first, and only then the update ends.
+    let held = async {
+        while ledger.lock().unwrap().renewals.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        bmc.state().hardware.as_mut().unwrap().mood = Mood::Well;
+        std::future::pending::<Outcome>().await
+    };
+    let action = update("BMC", "1.1", UpdateClass::None);
+    let outcome = tokio::select! {
+        outcome = world.set(&bmc.target, action, Vec::new()) => outcome,
+        outcome = held => outcome,
+    };
     assert_eq!(told(outcome).unwrap(), ["firmware BMC is 1.1, it was 1.0"]);
     let look = world.order(&bmc.target, sriov(), None);
     assert!(crate::work::jobs::may_be_stopped(&look));
