@@ -80,7 +80,7 @@ pub(crate) fn cluster() -> Value {
     }})
 }
 
-/// Returns a pool without a limit of nodes out of service; `disruption.rs` tests the limit.
+/// Returns a pool without a limit of nodes out of service; `disruption/` tests the limit.
 pub(crate) fn pool() -> Value {
     json!({ "spec": {
         "image": "debian-12", "stack": "base", "suite": "smoke", "cluster": "slurm", "max_unavailable": "100%",
