@@ -131,10 +131,10 @@ fn come(moment: Moment, operation: &Operation) -> bool {
             .iter()
             .find(|step| step.step == wanted && step.state == state)
     };
-    let doing = |wanted: &str| Some(step(wanted, "leased")?.progress.as_ref()?.message.as_str());
+    let progress = |wanted: &str| step(wanted, "leased")?.progress.as_ref();
     let part = |wanted: &str| {
-        let progress = step(wanted, "leased").and_then(|step| step.progress.as_ref());
-        progress.and_then(|progress| Some(progress.done? as f64 / progress.total?.max(1) as f64))
+        let progress = progress(wanted)?;
+        Some(progress.done? as f64 / progress.total?.max(1) as f64)
     };
     match moment {
         Moment::ImageHalfWritten => {
@@ -143,10 +143,10 @@ fn come(moment: Moment, operation: &Operation) -> bool {
         Moment::BetweenStates => {
             step("write_image", "succeeded").is_some() && step("boot_disk", "leased").is_some()
         }
-        // Prefix of the progress message written by muster-node for the package transaction.
+        // The package transaction alone is counted in steps.
         Moment::PackagesHalfInstalled => {
-            doing("converge").is_some_and(|message| message.starts_with("installing "))
+            progress("converge").is_some_and(|progress| progress.unit.as_deref() == Some("steps"))
         }
-        Moment::GatesRunning => doing("gates").is_some(),
+        Moment::GatesRunning => progress("gates").is_some(),
     }
 }

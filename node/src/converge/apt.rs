@@ -14,6 +14,7 @@ use muster_core::wire::node::{Failure, FailureCode};
 use super::archives::{ARCHIVES, CONFIGURATION, ENVIRONMENT, digest_of};
 use super::dpkg::{self, Database, State};
 use super::postponed::NoServiceStarts;
+use super::progress::{DpkgLog, Effort, count_bytes};
 use super::record::{LeavingPackages, Record};
 use super::{heal, kernel_facts, managed, reboot, room};
 use crate::failure::{fatal, io, retryable};
@@ -122,18 +123,19 @@ fn transact(
     if !incoming.is_empty() {
         install.download(machine, plan, &incoming, cx)?;
     }
-    let (come, go) = (incoming.len(), removed.len());
-    cx.progress(
-        &format!("installing {come} packages, removing {go}"),
-        None,
-        None,
-        None,
-    );
     note_reboot(machine, &database, &incoming, &removed)?;
     record.bring(machine, &database, &incoming)?;
     starts.let_stop(removed.iter().copied())?;
+    let mut log = open_log(machine, &incoming, &removed);
+    let (come, go) = (incoming.len(), removed.len());
+    let effort = Effort {
+        message: &format!("installing {come} packages, removing {go}"),
+        total: log.total(),
+        unit: "steps",
+    };
     // A cancelled job must not kill dpkg in the middle: only the deadline does.
-    cx.uncut(|| install.run(machine, cx, FailureCode::PackagesFailed, "--no-download"))?;
+    let run = || install.run(machine, cx, FailureCode::PackagesFailed, "--no-download");
+    effort.follow(cx, || log.count(), || cx.uncut(run))?;
     // The agent's bundle keeps the archives; on the node the archives only fill the disk.
     std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))?;
     Ok(true)
@@ -178,22 +180,36 @@ impl Install {
         incoming: &[&LockedPackage],
         cx: &JobContext,
     ) -> Result<(), Failure> {
-        let bytes = incoming.iter().map(|package| package.size).sum();
-        cx.progress(
-            &format!("downloading {} packages", incoming.len()),
-            Some(0),
-            Some(bytes),
-            Some("bytes"),
-        );
-        self.run(
-            machine,
-            cx,
-            FailureCode::BundleUnreachable,
-            "--download-only",
-        )?;
+        let effort = Effort {
+            message: &format!("downloading {} packages", incoming.len()),
+            total: incoming.iter().map(|package| package.size).sum(),
+            unit: "bytes",
+        };
+        let folders = [ARCHIVES.to_owned(), format!("{ARCHIVES}/partial")];
+        let folders = folders.map(|folder| machine.path(&folder));
+        let run = || {
+            self.run(
+                machine,
+                cx,
+                FailureCode::BundleUnreachable,
+                "--download-only",
+            )
+        };
+        effort.follow(cx, || count_bytes(&folders), run)?;
         verify(machine, plan)?;
         room::check_unpacked(machine, ARCHIVES, incoming, cx)
     }
+}
+
+/// Opens dpkg's log for a transaction.
+fn open_log(machine: &Machine, incoming: &[&LockedPackage], removed: &BTreeSet<&str>) -> DpkgLog {
+    let incoming = incoming.iter().map(|package| package.name.clone());
+    let removed = removed.iter().map(|name| (*name).to_owned());
+    DpkgLog::open(
+        &machine.path("/var/log/dpkg.log"),
+        incoming.collect(),
+        removed.collect(),
+    )
 }
 
 /// Notes the due reboot before the packages change. After a kill in between, the next run would

@@ -294,13 +294,9 @@ pub(super) fn wait_for_locks(machine: &Machine, cx: &JobContext) -> Result<(), F
             return Err(retryable(FailureCode::PackageLockHeld, message));
         }
         if !said {
-            cx.log(&format!("waits for {who}, which holds {path}"));
-            cx.progress(
-                &format!("waits for {who}, which holds {path}"),
-                None,
-                None,
-                None,
-            );
+            let wait = format!("waiting for {who}, which holds {path}");
+            cx.log(&wait);
+            cx.progress(&wait, None, None, None);
             said = true;
         }
         cx.check()?;

@@ -16,6 +16,7 @@ pub(crate) mod kernel_facts; // Releases, modules and the command line, from fil
 pub mod managed; // Configuration files made from the plan
 mod pending; // Unfinished work of a killed run
 mod postponed; // Service starts by packages
+mod progress; // Progress of apt and dpkg, measured from outside
 mod reboot; // A due reboot, and the units waiting for the reboot
 mod record; // Packages and files brought by former locks, removed with the locks
 mod report; // The report of a run
