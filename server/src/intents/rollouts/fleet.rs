@@ -16,7 +16,7 @@ use muster_core::rollout::{
 use sqlx::PgConnection;
 
 use super::jobs;
-use super::members::Members;
+use super::members::{self, Members};
 use super::signals::Signals;
 use super::transfers::{Transfers, load_links};
 use super::windows::Windows;
@@ -51,7 +51,7 @@ pub(crate) async fn load(
     now: Timestamp,
 ) -> Result<Loaded, Error> {
     let rows = db::rollout_facts::list_nodes(conn, rollout.id).await?;
-    build(conn, rollout, rows, now).await
+    build(conn, rollout, rows, false, now).await
 }
 
 /// Loads the facts of a rollout, after the rows of the nodes have followed the claims of the pool.
@@ -66,24 +66,31 @@ pub(super) async fn load_followed(
     let mut rows = db::rollout_facts::list_nodes(conn, rollout.id).await?;
     let members = db::disruption::count_members(conn, rollout.pool).await?;
     let is_stale = |row: &NodeRow| !row.is_member || row.is_broken;
-    if rows.len() != members || rows.iter().any(is_stale) {
+    let covers_pool = rows.len() == members && !rows.iter().any(is_stale);
+    if !covers_pool {
         db::rollout_nodes::follow_members(conn, rollout.id, now).await?;
         rows = db::rollout_facts::list_nodes(conn, rollout.id).await?;
     }
-    build(conn, rollout, rows, now).await
+    build(conn, rollout, rows, covers_pool, now).await
 }
 
+/// Builds the planner's view. `covers_pool`: every member of the pool is known to have a row.
 async fn build(
     conn: &mut PgConnection,
     rollout: &RolloutRow,
     mut rows: Vec<NodeRow>,
+    covers_pool: bool,
     now: Timestamp,
 ) -> Result<Loaded, Error> {
     rows.retain(|row| row.is_member);
     let (effects, transfers) = find_effects(conn, rollout, &rows).await?;
     let places = db::rollout_places::load(conn).await?;
-    let members = Members::load(conn, rollout.pool, &rows, &places).await?;
-    let (jobs, reservations_failed) = jobs::load(conn, rollout.pool, now).await?;
+    let unlisted = match covers_pool {
+        true => Vec::new(),
+        false => members::list_unlisted(conn, rollout.pool, &rows).await?,
+    };
+    let members = Members::load(conn, rollout.pool, &rows, &unlisted, &places).await?;
+    let (mut jobs, reservations_failed) = jobs::load(conn, rollout.pool, now).await?;
     let windows = Windows::load(conn, rollout.id).await?;
     let signals = Signals::load(conn, rollout, now).await?;
     let nodes: Vec<Node> = rows
@@ -95,7 +102,7 @@ async fn build(
             Node {
                 transfer_bytes: transfers
                     .count(row, find_shown_effect(&effects, row, rollout.number)),
-                jobs: jobs.of(row),
+                jobs: jobs.take(row),
                 rack: row.rack.map(|rack| places.name(rack).to_owned()),
                 gpus: row.profile.and_then(|profile| places.gpus(profile)),
                 ..node

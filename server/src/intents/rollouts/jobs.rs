@@ -1,6 +1,6 @@
 //! The jobs on the nodes of a pool, for the planner.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::rollouts::ReservationFailure;
@@ -26,7 +26,7 @@ pub(super) enum PoolJobs {
     Seen {
         at: Timestamp,
         /// The nodes with jobs.
-        nodes: BTreeMap<NodeId, Vec<Job>>,
+        nodes: HashMap<NodeId, Vec<Job>>,
     },
 }
 
@@ -73,17 +73,15 @@ fn describe(job: KeptJob) -> Job {
 }
 
 impl PoolJobs {
-    /// Returns the jobs of a node. The look must be newer than the node's entry into service.
-    pub(super) fn of(&self, row: &NodeRow) -> Jobs {
+    /// Takes out the jobs of a node. The look must be newer than the node's entry into service.
+    pub(super) fn take(&mut self, row: &NodeRow) -> Jobs {
         match self {
             Self::NoScheduler => Jobs::Known(Vec::new()),
             Self::Unknown => Jobs::Unknown,
             Self::Seen { at, .. } if row.state == State::InService && *at < row.entered_at => {
                 Jobs::Unknown
             }
-            Self::Seen { nodes, .. } => {
-                Jobs::Known(nodes.get(&row.node).cloned().unwrap_or_default())
-            }
+            Self::Seen { nodes, .. } => Jobs::Known(nodes.remove(&row.node).unwrap_or_default()),
         }
     }
 }

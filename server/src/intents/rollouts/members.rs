@@ -24,7 +24,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Loads the members of a pool.
+    /// Loads the members of a pool. `unlisted` are those without a row.
     ///
     /// # Errors
     /// When the database fails.
@@ -32,9 +32,9 @@ impl Members {
         conn: &mut PgConnection,
         pool: ObjectId,
         rows: &[NodeRow],
+        unlisted: &[MemberRow],
         places: &Places,
     ) -> Result<Self, Error> {
-        let unlisted = list_unlisted(conn, pool, rows).await?;
         let of_rows = rows.iter().map(|row| row.site);
         let sites: BTreeSet<ObjectId> =
             of_rows.chain(unlisted.iter().map(|row| row.site)).collect();
@@ -80,7 +80,10 @@ fn name_axes(site: &str, axes: Vec<DomainAxis>) -> Vec<DomainAxis> {
 
 /// Lists the nodes of the pool that have no row in the rollout, because they were claimed after its
 /// end.
-async fn list_unlisted(
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn list_unlisted(
     conn: &mut PgConnection,
     pool: ObjectId,
     rows: &[NodeRow],
