@@ -1,4 +1,5 @@
-//! A whole rack for real: namespace, taps, QEMU, firmware, and a BMC over TLS. Needs root and the QEMU packages.
+//! Tests of a whole rack with real parts: namespace, taps, QEMU, firmware, and a BMC over TLS. The
+//! tests need root and the QEMU packages.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -17,11 +18,12 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-/// The bound of a wait. No healthy run comes near the bound.
+/// The time limit of a wait. A healthy run is much faster.
 const LIMIT: Duration = Duration::from_secs(120);
 const SYSTEM: &str = "redfish/v1/Systems/1";
 
-/// A machine is driven through its BMC and its faults are real; closing leaves nothing in the system.
+/// Controls a machine through the BMC, and sets real faults. The closed rack leaves no namespace
+/// and no process in the system.
 #[tokio::test]
 async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
     let dir = tempfile::tempdir().unwrap();
@@ -35,7 +37,7 @@ async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
     let bmc = slot.bmc.as_ref().unwrap();
     let (user, password) = bmc.credentials();
 
-    // The BMC is inside the namespace; a forwarder is the way in from here.
+    // The BMC is inside the namespace. A forwarder connects the test with the BMC.
     let door = rack
         .forward(SocketAddr::from(([127, 0, 0, 1], 0)), bmc.address)
         .unwrap();
@@ -84,7 +86,7 @@ async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
         "the terminal server gives the same bytes"
     );
 
-    // The same rack through its control socket, as another process sees it.
+    // The control socket serves the same rack to other processes.
     let lab = LabClient::new(dir.path()).unwrap();
     let warning = |serial: &str| Act::SetNvmeWarning {
         serial: serial.to_owned(),
@@ -138,7 +140,7 @@ async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
     );
     assert!(matches!(&oracle[0].cause, Cause::Bmc { reset, .. } if reset == "On"));
 
-    // A machine without a BMC has a button.
+    // A machine without a BMC has a power button.
     lab.act("n3", &Act::PressButton).await.unwrap();
     assert_eq!(lab.machine("n3").await.unwrap().power, PowerState::On);
     let namespace = Path::new("/run/netns").join(rack.netns.name());
@@ -148,7 +150,8 @@ async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
     assert_eq!(processes_of(dir.path()), Vec::<String>::new());
 }
 
-/// What a killed lab leaves is removed by the next one to look, and by nobody while the lab lives.
+/// A later `clean` removes the processes and the namespace of a killed lab. While the lab runs,
+/// `clean` refuses the directory.
 #[tokio::test]
 async fn what_a_killed_lab_left_is_cleaned() {
     let dir = tempfile::tempdir().unwrap();
@@ -212,7 +215,8 @@ async fn wait_for_text(path: &Path, text: &str) {
     }
 }
 
-/// Processes working in a directory: every QEMU works in its machine's.
+/// Returns the processes with a working directory below `dir`. Every QEMU works in the directory of
+/// its machine.
 fn processes_of(dir: &Path) -> Vec<String> {
     let pids = std::fs::read_dir("/proc")
         .into_iter()

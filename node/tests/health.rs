@@ -1,4 +1,5 @@
-//! `muster-node health` as a scheduler's prolog runs it: exit codes, the verdict that is kept, and an answer in bounded time whatever hangs.
+//! Tests of `muster-node health` in the prolog of a scheduler. The tests check exit codes, the
+//! stored verdict, and a limited answer time while a tool hangs.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +16,7 @@ const PROFILE: &str = include_str!("../../suites/profiles/virtual-node.toml");
 const REACHED: u32 = 10;
 const MISSED: u32 = 99_999_999;
 
-/// A node in a folder, with a bin folder of its own before all others.
+/// A node in a temporary folder. The node's own `bin` folder is first in `PATH`.
 struct Node {
     root: tempfile::TempDir,
 }
@@ -43,12 +44,12 @@ impl Node {
         .unwrap();
     }
 
-    /// The request of the server: a suite with one gate that runs this.
+    /// Writes the server's request: a suite with a single gate. The gate runs `argv`.
     fn asked(&self, argv: &[&str], limit: u32, more: &str) {
         self.asked_for(30, argv, limit, more);
     }
 
-    /// The same, with this time for the gate.
+    /// Writes the same request as `asked`, with a timeout for the gate.
     fn asked_for(&self, timeout_s: u32, argv: &[&str], limit: u32, more: &str) {
         let text = format!(
             "name = \"smoke\"\nversion = \"1\"\n[[gates]]\nid = \"memory\"\ntitle = \"t\"\nstage = \"inventory\"\nparser = \"stressapptest\"\n\
@@ -58,7 +59,7 @@ impl Node {
         self.requested(&text);
     }
 
-    /// The request of the server as a suite.
+    /// Writes the server's request with the given suite.
     fn requested(&self, text: &str) {
         let suite: Suite = toml::from_str(text).unwrap();
         let profile: HardwareProfile = toml::from_str(PROFILE).unwrap();
@@ -79,7 +80,8 @@ impl Node {
         std::fs::write(self.path().join("var/lib/muster/health.json"), plan).unwrap();
     }
 
-    /// The gate `memory` of the request is waived until then. An older server sends no waiver.
+    /// Waives the gate `memory` of the request until a time. An older server sends no end of a
+    /// waiver.
     fn waived(&self, until: Option<&str>) {
         let path = self.path().join("var/lib/muster/health.json");
         let mut plan: serde_json::Value =
@@ -91,14 +93,14 @@ impl Node {
         std::fs::write(path, plan.to_string()).unwrap();
     }
 
-    /// The same, with a tool that prints a recording.
+    /// Writes the same request as `asked`. The tool prints a recording.
     fn answers(&self, recording: &str, limit: u32) {
         let answer = self.path().join("answer");
         std::fs::write(&answer, recording).unwrap();
         self.asked(&["cat", answer.to_str().unwrap()], limit, "");
     }
 
-    /// A suite with a look at the kernel's log, and what that says.
+    /// Writes a request with a gate for the kernel's log, and writes the records of the log.
     fn looks_at_the_log(&self, records: &str) {
         self.requested(
             "name = \"smoke\"\nversion = \"1\"\n[[gates]]\nid = \"kernel.new\"\ntitle = \"t\"\nstage = \"inventory\"\n\
@@ -113,7 +115,7 @@ impl Node {
         std::fs::write(self.path().join("dev/kmsg"), records).unwrap();
     }
 
-    /// A program of the node: a script of these lines.
+    /// Writes a program of the node: a shell script with the given lines.
     fn program(&self, name: &str, lines: &str) {
         let path = self.path().join("bin").join(name);
         std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
@@ -166,7 +168,7 @@ fn a_node_is_unfit_for_what_was_measured_and_for_nothing_else() {
         code == 1 && said.starts_with("fail: gate memory: memory.bandwidth"),
         "{code} {said}"
     );
-    // Not up for as long as its gate gives it.
+    // The node's uptime is shorter than the gate's settle time.
     let answer = node.path().join("answer");
     node.asked(
         &["cat", answer.to_str().unwrap()],
@@ -183,7 +185,7 @@ fn a_node_is_unfit_for_what_was_measured_and_for_nothing_else() {
     assert_eq!(node.health(&["--strict"]).0, 1);
     node.up(300);
     assert_eq!(node.health(&[]).0, 1);
-    // A tool that crashed, or is not there.
+    // First the tool gives no answer, as after a crash. Then the tool is not installed.
     node.answers("", REACHED);
     assert_eq!((node.health(&[]).0, node.health(&["--strict"]).0), (0, 1));
     node.asked(&["no-such-tool"], REACHED, "");
@@ -216,7 +218,7 @@ fn a_waiver_counts_until_its_end_and_one_without_an_end_not_at_all() {
         node.waived(until);
         assert_eq!(node.health(&["--strict"]).0, code, "{until:?}");
     }
-    // That it hangs is waived with it.
+    // The waiver of a gate also covers a hanging tool.
     node.asked_for(1, &["sleep", "60"], REACHED, "on_timeout = \"fail\"\n");
     node.waived(Some("2999-01-01T00:00:00Z"));
     assert_eq!(node.health(&["--strict", "--within", "30"]).0, 0);
@@ -227,13 +229,13 @@ fn a_fresh_verdict_is_told_again_and_no_other() {
     let node = Node::new();
     node.answers(SAT, REACHED);
     assert_eq!(node.health(&[]).0, 0);
-    // The tool says something else from now on, and is not asked.
+    // The tool's answer changes, but the check does not run the tool.
     std::fs::write(node.path().join("answer"), "").unwrap();
     node.up(1059);
     let (code, said) = node.health(&["--strict"]);
     assert!(code == 0 && said.contains("(59 s ago)"), "{code} {said}");
     assert_eq!(node.health(&["--strict", "--max-age", "0"]).0, 1, "anew");
-    // What has no answer is not kept.
+    // A result without an answer is not stored.
     std::fs::write(node.path().join("answer"), SAT).unwrap();
     assert_eq!(node.health(&["--strict"]).0, 0);
     std::fs::write(node.path().join("answer"), "").unwrap();
@@ -244,7 +246,7 @@ fn a_fresh_verdict_is_told_again_and_no_other() {
     node.up(3);
     std::fs::write(node.path().join("answer"), "").unwrap();
     assert_eq!(node.health(&["--strict"]).0, 1, "of the boot before");
-    // Another request of the server is another question.
+    // A new request of the server invalidates the stored verdict.
     std::fs::write(node.path().join("answer"), SAT).unwrap();
     assert_eq!(node.health(&["--strict"]).0, 0);
     node.answers(SAT, MISSED);
@@ -261,13 +263,14 @@ fn an_answer_comes_in_time_whatever_hangs() {
         code == 0 && said.starts_with("unknown: gate memory: did not end within 1 s"),
         "{code} {said}"
     );
-    // Half of the tool's time: the answer does not wait for the tool.
+    // The limit is half of the tool's time, so the answer does not wait for the tool.
     assert!(
         began.elapsed() < Duration::from_secs(30),
         "{:?}",
         began.elapsed()
     );
-    // Where the hang is the fault, it is one, once it had the time that a slow tool needs.
+    // With `on_timeout = "fail"`, a hang is a fault. The hang must last for the gate's full
+    // timeout, because a slow tool needs the time.
     node.asked(&["sleep", "60"], REACHED, "on_timeout = \"fail\"\n");
     let (code, said) = node.health(&["--within", "3"]);
     assert!(
@@ -291,7 +294,7 @@ fn an_answer_comes_in_time_whatever_hangs() {
 #[test]
 fn no_vendors_tool_runs_before_the_gates() {
     let node = Node::new();
-    // A GPU that its driver has, so that the inventory would ask nvidia-smi, which hangs.
+    // The GPU has a driver, so a full inventory runs nvidia-smi. The program nvidia-smi hangs.
     let device = node.path().join("sys/bus/pci/devices/0000:1b:00.0");
     std::fs::create_dir_all(&device).unwrap();
     for (file, text) in [
@@ -315,7 +318,7 @@ fn no_vendors_tool_runs_before_the_gates() {
         "{code} {said}"
     );
     assert!(!asked.exists(), "no gate asks it");
-    // A gate that does is found out.
+    // The check reports a gate with the hanging tool.
     node.asked_for(5, &["nvidia-smi"], REACHED, "on_timeout = \"fail\"\n");
     let (code, said) = node.health(&["--within", "30"]);
     assert!(
@@ -372,7 +375,7 @@ fn an_overwritten_log_gives_no_answer_once() {
     assert_eq!(node.health(&strict).0, 0, "and was told");
 }
 
-/// What was written to Slurm, word by word, the last time; nothing where nothing was since.
+/// Returns the words of the last update in Slurm. Returns `None` without a new update.
 fn written(node: &Node) -> Option<Vec<String>> {
     let told = node.path().join("told");
     let words = std::fs::read_to_string(&told)
@@ -384,7 +387,8 @@ fn written(node: &Node) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// A controller that has the node in this state, and takes what it is told.
+/// Installs the program `scontrol`. The program shows the node in the given state, and accepts
+/// every update.
 fn shown(node: &Node, state: &str) {
     let show = format!(
         "if [ \"$1\" = show ]; then printf 'NodeName=n7 Arch=x86_64\\n   State={state}\\n'; exit; fi"
@@ -462,7 +466,7 @@ fn a_foreign_drain_keeps_its_reason_and_ours_emits_no_event() {
         );
         assert_eq!(written(&node).is_some(), drained, "{state} {reason}");
     }
-    // What cannot be looked at is not written to.
+    // The check does not update a node with an unreadable state.
     node.program(
         "scontrol",
         &format!(

@@ -1,4 +1,5 @@
-//! Pair gates for real: iperf3 between machines made of namespaces, with links that are really slow.
+//! Tests of pair gates with real tools. The program iperf3 runs between machines made of
+//! namespaces, over links with a real rate limit.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,7 +21,7 @@ use rack::{Listener, Rack, shipped, within};
 
 const TOOLS: [&str; 2] = ["iperf3", "muster-node"];
 
-/// One way: `to` listens, `from` measures.
+/// Measures a single direction: `to` listens, and `from` measures.
 fn measure(rack: &Rack, from: usize, to: usize) -> Verdict {
     let mut listener = rack.serve(to, &Rack::gate("serve", &[]));
     let (_, result) = rack.ask(from, to, listener.port);
@@ -64,7 +65,7 @@ fn two_machines_measure_each_other_and_leave_nothing_running() {
             );
             assert!(listener.child.wait().unwrap().success());
 
-            // Slow one way, which is what the machine sends.
+            // Machine 0 sends slowly, and receives at full speed.
             rack.slow_down(0);
             assert_eq!(
                 [measure(rack, 0, 1), measure(rack, 1, 0)],
@@ -84,7 +85,7 @@ fn two_machines_measure_each_other_and_leave_nothing_running() {
     );
 }
 
-/// Stops a listening end, with a signal.
+/// Stops a listening end with a signal.
 fn terminate(listener: &mut Listener) {
     let pid = listener.child.id().to_string();
     let sent = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
@@ -98,13 +99,13 @@ fn the_end_that_listens_goes_with_whoever_started_it() {
         "the_end_that_listens_goes_with_whoever_started_it",
         2,
         |rack| {
-            // A signal, as Ctrl-C sends it.
+            // The signal stops the listener, as Ctrl-C does.
             let mut listener = rack.serve(1, &Rack::gate("serve", &[]));
             assert_eq!(rack.left(&["iperf3"]).len(), 1);
             terminate(&mut listener);
             assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
 
-            // The connection of an agent that is gone.
+            // The closed stdin stands for the lost connection of an agent.
             let mut listener = rack.serve_planned(1, &plan(&[]));
             drop(listener.child.stdin.take());
             assert!(listener.child.wait().unwrap().success());
@@ -113,8 +114,8 @@ fn the_end_that_listens_goes_with_whoever_started_it() {
     );
 }
 
-/// Recognizes a listening tool by its output instead of its port. A second is enough for a tool
-/// without the sign.
+/// Recognizes a listening tool by a text in the output instead of the port. A tool without the text
+/// has a second of time.
 fn expect_sign(rack: &Rack, own: &str, short: &str, hasty: &str) {
     let flushed = own.replace("\"--server\"", "\"--server\", \"--forceflush\"");
     let says = |suite: &str, sign: &str| {
@@ -144,7 +145,7 @@ fn a_listener_that_nobody_comes_to_has_its_time_and_is_killed() {
         |rack| {
             let text = std::fs::read_to_string(rack.file("pairs.toml")).unwrap();
             let short = text.replacen("timeout_s = 40", "timeout_s = 1", 1);
-            // Only a tool that never listens gets a second to be ready.
+            // Only a tool that never listens has the short limit of a second.
             let hasty = short.replacen("ready_s = 10", "ready_s = 1", 1);
             assert_ne!(short, hasty);
             std::fs::write(rack.file("pairs.toml"), &short).unwrap();
@@ -158,7 +159,8 @@ fn a_listener_that_nobody_comes_to_has_its_time_and_is_killed() {
             );
             assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
 
-            // A tool that runs and never listens; one that does not stay; one that is not there.
+            // The first tool runs and never listens. The second tool ends at once. The third tool
+            // is not installed.
             let serves = [
                 (
                     &hasty,
@@ -255,7 +257,8 @@ fn of_six_machines_the_slow_link_is_found_then_the_slow_path() {
     );
 }
 
-/// A run over the whole rack: the pairs of a round at the same time, each both ways.
+/// Runs the hunt over the whole rack. The pairs of a round run at the same time, and every pair
+/// measures both directions.
 fn hunt(rack: &Rack, limits: &Limits) -> Verdicts {
     let mut done = Vec::new();
     while let Next::Measure(pairs) = next(rack.machines(), limits, &done) {
@@ -282,7 +285,7 @@ fn hunt(rack: &Rack, limits: &Limits) -> Verdicts {
     verdicts(rack.machines(), limits, &done)
 }
 
-/// What an agent writes on the stdin of an end.
+/// Returns the line of an agent on the stdin of an end.
 fn plan(variables: &[(&str, &str)]) -> Vec<u8> {
     let suite: Suite = shipped();
     let profile = toml::from_str(include_str!("../../suites/profiles/virtual-node.toml")).unwrap();

@@ -1,4 +1,5 @@
-//! The agent's Redfish client against the lab's BMC, which was written apart from it: firmware and BIOS as the two understand each other.
+//! Tests of the agent's Redfish client against the lab's BMC. The client and the BMC were written
+//! separately. The tests cover firmware and BIOS settings.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -22,10 +23,10 @@ use muster_lab::plan::{BmcPlan, RackPlan};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// The bound of a wait. No healthy run comes near the bound.
+/// The time limit of a wait. A healthy run is much faster.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A guest that runs until its power is taken away.
+/// Launches guests. A guest runs until the power is removed.
 #[derive(Debug)]
 struct Guests;
 
@@ -129,13 +130,14 @@ impl Bench {
         }
     }
 
-    /// Starts an update. Returns its task.
+    /// Starts an update. Returns the task of the update.
     async fn start_update(&self, image: &str) -> String {
         let started = self.bmc.update(image, &["BMC".into()]).await;
         started.unwrap().expect("a task to follow")
     }
 
-    /// Updates to the end of the task. Returns the end and the messages.
+    /// Updates the firmware, and follows the task to the end. Returns the last state and the
+    /// messages.
     async fn update(&self, image: &str) -> (TaskState, String) {
         let task = self.start_update(image).await;
         let ended = async {
@@ -152,7 +154,7 @@ impl Bench {
     }
 }
 
-/// Serves an image as the site does.
+/// Serves an image over HTTP, as the site does. Returns the URL.
 async fn image(component: &'static str, version: &'static str) -> String {
     let text = json!({ "component": component, "version": version }).to_string();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -176,7 +178,7 @@ async fn the_inventory_is_read_whole_and_a_busy_bmc_is_asked_again() {
         (BiosValue::Number(1), 0),
         "{seen:?}"
     );
-    // What cannot be read stays unknown, and the rest is told.
+    // An unreadable part stays unknown, and the inventory contains all other parts.
     bench.lab.inject(
         Fault::always(FaultKind::Status503 { retry_after_s: 1 }).at("/redfish/v1/UpdateService"),
     );

@@ -1,4 +1,5 @@
-//! Postgres as it fails: two real servers with streaming replication, the primary killed under load, or replaced and not knowing it.
+//! Tests of a Postgres failover with two real servers and streaming replication. A test kills the
+//! primary under load, or replaces the primary without notice.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use crate::support::fleet;
 use crate::support::postgres::cluster::Pair;
 use crate::support::server::{Caller, START, Server};
 
-/// Far more than it takes, on a machine that does ten things at once.
+/// The time limit of a wait. A healthy run is much faster, also on a machine with ten parallel
+/// tasks.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server on a pair, as `muster server` makes it: the URL names both.
+/// Starts a server on a pair, as `muster server` does. The URL names both database servers.
 async fn serve(first: &Path, second: &Path) -> (Server, Caller, CancellationToken) {
     let url = format!(
         "postgresql:///muster_template?host={},{}&user=muster",
@@ -35,15 +37,15 @@ async fn serve(first: &Path, second: &Path) -> (Server, Caller, CancellationToke
     (server, admin, cancel)
 }
 
-/// The end of the writers' work, and the number of acknowledged writes.
+/// The stop flag of the writers, and the number of acknowledged writes.
 #[derive(Default)]
 struct Load {
     stop: AtomicBool,
     acknowledged: AtomicUsize,
 }
 
-/// Writes racks until the stop. Returns the acknowledged racks, each with the times of request and
-/// answer.
+/// Writes racks until the stop. Returns every acknowledged rack with the times of the request and
+/// the answer.
 async fn write(
     admin: Caller,
     name: &'static str,
@@ -70,7 +72,8 @@ async fn write(
     acknowledged
 }
 
-/// Claims nodes, each under a key of its own, and asks again until it hears of each that it is.
+/// Claims nodes. Every claim has its own key, and the caller repeats a request until the server
+/// confirms the claim.
 async fn claim(admin: Caller, nodes: std::ops::RangeInclusive<u8>, done: Arc<Mutex<usize>>) {
     for number in nodes {
         let keyed = admin.header("idempotency-key", &format!("claim-{number}"));
@@ -124,7 +127,8 @@ async fn no_acknowledged_write_is_lost_when_the_primary_is_killed() {
     for claimer in claimers {
         claimer.await.unwrap();
     }
-    // Each writer may have a request from before. One more write begins on the new primary.
+    // Every writer may have a request from before the promotion. A further write begins on the new
+    // primary.
     let enough = load.acknowledged.load(Ordering::Relaxed) + writers.len();
     until("writes do not go on", async || {
         load.acknowledged.load(Ordering::Relaxed) > enough
@@ -135,7 +139,7 @@ async fn no_acknowledged_write_is_lost_when_the_primary_is_killed() {
     for writer in writers {
         acknowledged.extend(writer.await.unwrap());
     }
-    // One that was asked for before may have been committed before.
+    // The old primary may have committed a request from before the kill. Only later requests count.
     let back = acknowledged
         .iter()
         .filter(|(_, asked, _)| *asked > killed)
@@ -165,7 +169,7 @@ async fn no_acknowledged_write_is_lost_when_the_primary_is_killed() {
         "of {} acknowledged writes these are lost: {lost:?}",
         acknowledged.len()
     );
-    // Each claim happened once, however often it was asked for.
+    // Every claim exists once, although a caller may repeat the request.
     let (claims, operations, nodes): (i64, i64, i64) = sqlx::query_as(
         "SELECT (SELECT count(*) FROM claims), (SELECT count(*) FROM operations WHERE kind = 'claim'),
                 (SELECT count(*) FROM nodes WHERE epoch = 1)",
@@ -185,7 +189,8 @@ async fn connections_to_a_primary_that_was_replaced_leave_the_pool() {
         .put("/v1/sites/lab", &json!({ "spec": {} }))
         .await
         .expect(201);
-    // A replica that is frozen in a transaction lets go of its locks; one that waits for the standby is never cut short.
+    // Postgres ends the idle transaction of a frozen replica, and frees the locks. A statement that
+    // waits for the standby has no time limit.
     for (setting, value) in [
         ("idle_in_transaction_session_timeout", "30s"),
         ("statement_timeout", "0"),
@@ -198,7 +203,7 @@ async fn connections_to_a_primary_that_was_replaced_leave_the_pool() {
             .unwrap();
         assert_eq!(set, value, "{setting}");
     }
-    // Many connections are open; then the old one takes no writes any more, and says so to all of them.
+    // Many connections are open. The old primary becomes read-only, and tells every connection.
     let all = (0..16).map(|_| {
         let admin = admin.clone();
         tokio::spawn(async move { admin.get("/v1/sites").await.expect(200) })
@@ -240,7 +245,7 @@ async fn connections_to_a_primary_that_was_replaced_leave_the_pool() {
         0
     );
 
-    // One that was replaced, comes back, and takes writes as if nothing had been: it is on an older timeline.
+    // The replaced primary comes back and accepts writes, but the timeline of the server is older.
     pair.first.writable().await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     for number in 2..40 {
@@ -254,12 +259,12 @@ async fn connections_to_a_primary_that_was_replaced_leave_the_pool() {
     cancel.cancel();
 }
 
-/// The old primary takes no write of Muster, also while the new primary gives no answer.
+/// Checks that the old primary gets no write of Muster, also while the new primary gives no answer.
 async fn expect_no_writes_on_the_old_one(pair: &Pair, admin: &Caller) {
     pair.first.leave_standby().await;
     pair.second.kill();
     let killed = Instant::now();
-    // A few looks at both servers.
+    // Muster checks both database servers several times in five seconds.
     while killed.elapsed() < Duration::from_secs(5) {
         let status = admin.put("/v1/racks/r40", &fleet::rack()).await.status;
         assert_eq!(status, 503);

@@ -1,5 +1,5 @@
-//! The acts of the main job, in order. Each act has a deadline and ends only when the API agrees, and
-//! for physical effects also the machine.
+//! The acts of the main job, in order. Every act has a deadline. An act ends when the API confirms
+//! the effect, and the machine confirms a physical effect too.
 
 use anyhow::{Context, ensure};
 use muster_api::claims::{ClaimSpec, CreateClaim};
@@ -71,7 +71,7 @@ pub(super) async fn tell(
         }
     };
     let serving = use_and_leave(options, rack, slurm, nfs, programs, &watch);
-    // Each act keeps a single emulated processor busy.
+    // An act keeps only a single emulated processor busy, so both acts run at the same time.
     let ((), job) = tokio::try_join!(joining, serving)?;
     chaos.finish()?;
     if let Some(written) = written {
@@ -89,8 +89,8 @@ fn planned(rack: &Rack) -> anyhow::Result<RackPlan> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Accepts all nodes: each is booted into the live image and inspected. Two become available; the
-/// machine with too little memory may still be on the way into quarantine.
+/// Accepts all nodes. Every node boots into the live image and is inspected. Two nodes become
+/// available. The machine with too little memory may still be on the way into quarantine.
 async fn inspect(rack: &Rack, client: &Client, watch: &Watch) -> anyhow::Result<()> {
     watch.say("accept three powered-off machines");
     for node in [GOOD, FAILING, SMALL] {
@@ -121,15 +121,16 @@ async fn inspect(rack: &Rack, client: &Client, watch: &Watch) -> anyhow::Result<
             state(fleet, SMALL) != "available",
             "{SMALL} has less memory than its profile and was let through"
         );
-        // The small machine has no BMC: half a minute without SSH follows before it counts as off.
+        // The small machine has no BMC. The machine counts as off after half a minute without SSH.
         let compared = small.is_some_and(|status| status.facts_observed_at.is_some());
         Ok(compared && state(fleet, GOOD) == "available" && state(fleet, FAILING) == "available")
     });
     ended.await
 }
 
-/// Claims two nodes: image, stack, gates, Slurm. One node enters service; the disk of the other node
-/// fails before. The third machine has to end in quarantine.
+/// Claims two nodes. A claimed node gets the image and the stack, runs the gates, and joins Slurm.
+/// The first node enters service, but the disk of the second node fails earlier. The third machine
+/// must end in quarantine.
 async fn serve(
     rack: &Rack,
     programs: &Programs,
@@ -159,7 +160,7 @@ async fn serve(
         if matches!(state(fleet, FAILING), "installing" | "validating")
             && failing.power() == PowerState::On
         {
-            // The emulated disk forgets its warning with each boot; a real one would not.
+            // The emulated disk loses the warning at every boot. A real disk keeps the warning.
             failing.set_nvme_warning(BAD_DISK, DEGRADED).await.ok();
         }
         ensure!(
@@ -181,7 +182,7 @@ async fn serve(
     served.await
 }
 
-/// Uses the nodes from the check of the firmware until the release. Returns the report of the job.
+/// Uses the nodes from the firmware check until the release. Returns the report of the job.
 async fn use_and_leave(
     options: &DemoOptions,
     rack: &Rack,
@@ -206,7 +207,7 @@ async fn use_and_leave(
     Ok(job)
 }
 
-/// Runs a job on the admitted node.
+/// Runs a job on the admitted node. Returns the output of `sinfo` and of the job.
 async fn run_a_job(slurm: &Slurm, watch: &Watch) -> anyhow::Result<String> {
     watch.say(&format!("srun on {GOOD}"));
     let said = slurm
@@ -219,7 +220,8 @@ async fn run_a_job(slurm: &Slurm, watch: &Watch) -> anyhow::Result<String> {
     ))
 }
 
-/// Releases both nodes at the same time. In a run with faults, the BMC of one of them turns bad.
+/// Releases the good node. A run with faults also releases the failing node at the same time, with
+/// a bad BMC.
 async fn leave(
     options: &DemoOptions,
     rack: &Rack,
@@ -237,8 +239,8 @@ async fn leave(
     Ok(())
 }
 
-/// Releases a node: the running job ends first, then the node leaves Slurm, is wiped, inspected and
-/// available again.
+/// Releases a node. The running job ends first. The node then leaves Slurm, is wiped and inspected,
+/// and becomes available again.
 async fn release(rack: &Rack, slurm: &Slurm, client: &Client, watch: &Watch) -> anyhow::Result<()> {
     watch.say(&format!(
         "start a job of 20 s on {GOOD} and release its claim at once"
@@ -254,7 +256,7 @@ async fn release(rack: &Rack, slurm: &Slurm, client: &Client, watch: &Watch) -> 
         Ok(!matches!(state(fleet, GOOD), "in_service" | "draining"))
     });
     drained.await?;
-    // srun ends a moment after its job.
+    // The process `srun` ends a moment after the job.
     let ended = match finished {
         Some(status) => status,
         None => tokio::time::timeout(SHORT, job.wait())

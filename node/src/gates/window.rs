@@ -1,5 +1,5 @@
-//! The growth between two runs of a tool. Counters have an unknown start, so only their growth
-//! describes the present.
+//! The growth of counters between two runs of a tool. The start of a counter is unknown, so only
+//! the growth describes the present.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,26 +9,26 @@ use muster_core::gates::{Limit, Sample};
 use super::parsers::Reading;
 use crate::job::JobContext;
 
-/// Interval for noticing a cancelled job.
+/// The interval between two checks for a cancelled job.
 const POLL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 thread_local! {
-    /// A test's change of the machine in the next window of the thread.
+    /// A test's change of the machine. The next window of the thread applies the change.
     pub(super) static CHANGE: std::cell::Cell<Option<Box<dyn FnOnce()>>> =
         const { std::cell::Cell::new(None) };
 }
 
-/// The reason of an interrupted wait.
+/// The reason for the early end of a wait.
 pub(super) enum Ended {
     Cancelled,
     Deadline,
 }
 
-/// Waits, at most until the job's deadline.
+/// Waits for the length of the window, at most until the job's deadline.
 ///
 /// # Errors
-/// [`Ended`].
+/// [`Ended`], after a cancellation or at the deadline.
 pub(super) fn wait(cx: &JobContext, window: Duration) -> Result<(), Ended> {
     #[cfg(test)]
     CHANGE.take().into_iter().for_each(|change| change());
@@ -44,12 +44,12 @@ pub(super) fn wait(cx: &JobContext, window: Duration) -> Result<(), Ended> {
     }
 }
 
-/// Returns the growth of each number; words are dropped. Both answers must have the same names,
-/// each once.
+/// Returns the growth of every number, and drops words. Both answers must have the same names, and
+/// every name only once.
 ///
 /// # Errors
-/// For a name in one answer only, and for a falling counter: the counter was reset, or its device
-/// was gone.
+/// For a name in a single answer, a name measured twice, and a falling counter. A counter falls
+/// after a reset or after an absence of the device.
 pub(super) fn grown(before: &Reading, after: Reading) -> Result<Reading, String> {
     let former = numbers(&before.samples)?;
     let latter = numbers(&after.samples)?;
@@ -67,7 +67,7 @@ pub(super) fn grown(before: &Reading, after: Reading) -> Result<Reading, String>
     let mut notes = Vec::new();
     for ((metric, entity), now) in &latter {
         let then = former.get(&(*metric, *entity)).copied().unwrap_or(f64::NAN);
-        // NaN compares as false.
+        // A comparison with NaN gives `None`, so NaN is refused.
         if now.partial_cmp(&then).is_none_or(std::cmp::Ordering::is_lt) {
             return Err(format!(
                 "{} fell from {then} to {now}: it was cleared meanwhile",

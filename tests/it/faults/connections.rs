@@ -1,4 +1,4 @@
-//! Callers that hold connections and send nothing, too little, or too slowly.
+//! Tests of callers that hold connections and send no data, too little data, or slow data.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, Stdio};
@@ -27,20 +27,21 @@ use crate::support::agents;
 use crate::support::postgres;
 use crate::support::server::Server;
 
-/// Longer than anything here takes.
+/// A time limit above the duration of every step.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The bound that a test waits for, where it waits for one.
+/// A short bound for tests that wait for the end of the bound.
 const SHORT: Duration = Duration::from_millis(300);
-/// Open files of the server's process.
+/// The limit of open files in the server's process.
 const FILES: usize = 200;
-/// Where the process finds its database, which bounds it has, and where it writes its addresses.
+/// Environment variables of the server's process: the database, the bounds, and the file for the
+/// addresses.
 const SOCKET: &str = "MUSTER_TEST_SOCKET";
 const DATABASE: &str = "MUSTER_TEST_DATABASE";
 const SHARES: &str = "MUSTER_TEST_SHARES";
 const ADDRESSES: &str = "MUSTER_TEST_ADDRESSES";
 const ITSELF: &str = "faults::connections::the_process_of_a_server";
 
-/// No connection ends by its time.
+/// Returns long bounds. No connection ends by a timeout.
 fn patient(share: Share) -> Bounds {
     Bounds {
         share,
@@ -58,7 +59,8 @@ fn many() -> Share {
     }
 }
 
-/// No test: both listeners of a server, in the process that the tests here start with few files.
+/// Runs both listeners of a server, and is no test. Other tests start the function as a process
+/// with few files.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the other tests here start it as a process of its own"]
 async fn the_process_of_a_server() {
@@ -92,7 +94,7 @@ async fn the_process_of_a_server() {
     std::future::pending::<()>().await;
 }
 
-/// A server's process that may open few files, killed when it is dropped.
+/// A server's process with a low limit of open files. The drop of the value kills the process.
 struct Process {
     child: Child,
     public: SocketAddr,
@@ -155,13 +157,13 @@ async fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
     socket.connect(to).await.unwrap()
 }
 
-/// Connections with half a request each, from ten addresses in turn.
+/// Opens connections from ten addresses in turn, and sends half a request on every connection.
 async fn crowd(number: usize, to: SocketAddr) -> Vec<TcpStream> {
     let mut crowd = Vec::new();
     for caller in 0..number {
         let from = [127, 0, 3, 1 + u8::try_from(caller % 10).unwrap()];
         let mut stream = connect(from.into(), to).await;
-        // A server that is full may have closed it.
+        // A full server may have closed the connection.
         stream
             .write_all(b"GET / HTTP/1.1\r\nHost: m\r\n")
             .await
@@ -171,7 +173,7 @@ async fn crowd(number: usize, to: SocketAddr) -> Vec<TcpStream> {
     crowd
 }
 
-/// Whether the server closed a connection on which it never answered.
+/// Returns whether the server closed a connection without an answer.
 fn is_closed(stream: &TcpStream) -> bool {
     match stream.try_read(&mut [0; 64]) {
         Ok(read) => read == 0,
@@ -183,7 +185,7 @@ fn closed(crowd: &[TcpStream]) -> usize {
     crowd.iter().filter(|stream| is_closed(stream)).count()
 }
 
-/// The status of `/healthz` for a caller at this address.
+/// Returns the status of `/healthz` for a caller at an address, and 0 without an answer.
 async fn health(from: [u8; 4], to: SocketAddr) -> u16 {
     let client = reqwest::Client::builder()
         .local_address(IpAddr::from(from))
@@ -195,7 +197,7 @@ async fn health(from: [u8; 4], to: SocketAddr) -> u16 {
     answer.map_or(0, |answer| answer.status().as_u16())
 }
 
-/// An agent of a new site, at a server that is reached by this URL.
+/// An agent of a new site. The agent reaches the server at a URL.
 struct Host {
     _dir: tempfile::TempDir,
     client: Client,
@@ -233,13 +235,14 @@ impl Host {
     }
 }
 
-/// More idle connections than the process may open files: both listeners go on to serve callers at other addresses.
+/// Opens more idle connections than the process may open files. Both listeners still serve callers
+/// at other addresses.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_of_idle_connections_leaves_agents_and_other_addresses_served() {
     let server = Server::on(postgres::database().await, Clock::System).await;
     let process = Process::start(&server.app.pool, "derived").await;
     let public = crowd(2 * FILES, process.public).await;
-    // Half of the files are the listener's share.
+    // The share of the listener is half of the files.
     until("the listener ends what is beyond its share", async || {
         closed(&public) >= 2 * FILES - FILES / 2
     })
@@ -263,12 +266,13 @@ async fn a_crowd_of_idle_connections_leaves_agents_and_other_addresses_served() 
     assert!(process.open_files() < FILES);
 }
 
-/// Without a share, callers take every file of the process. The listener waits, and accepts again when files are free.
+/// Without a share, callers take every file of the process. The listener waits, and accepts
+/// connections again when files are free.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_without_files_accepts_again_when_some_are_free() {
     let server = Server::on(postgres::database().await, Clock::System).await;
     let process = Process::start(&server.app.pool, "none").await;
-    // The process has files of its own: the last of these wait in the kernel's queue.
+    // The process has open files already. The last connections wait in the kernel's queue.
     let crowd = crowd(FILES, process.public).await;
     until("every file is open", async || process.open_files() >= FILES).await;
     drop(crowd);
@@ -279,7 +283,7 @@ async fn a_listener_without_files_accepts_again_when_some_are_free() {
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let end = tokio::time::timeout(LIMIT, stream.read_to_end(&mut bytes)).await;
-    // A reset is an end as well.
+    // A reset also ends the connection.
     end.expect("the server ends the connection").ok();
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -376,7 +380,7 @@ async fn an_answer_that_is_not_taken_is_ended() {
     };
     let address = server.listen_within(bounds).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // More than the buffers of both sides hold.
+    // The answers are larger than the buffers of both sides.
     let asked = "GET /openapi.json HTTP/1.1\r\nHost: m\r\n\r\n".repeat(200);
     stream.write_all(asked.as_bytes()).await.unwrap();
     until("the server ends the connection", async || {
@@ -387,7 +391,7 @@ async fn an_answer_that_is_not_taken_is_ended() {
     .await;
 }
 
-/// Idle time counts between requests: a long poll and an event stream last longer than every bound
+/// Idle time counts between requests. A long poll and an event stream last longer than every bound
 /// of the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_answer_outlasts_the_bounds_of_its_connection() {
@@ -430,7 +434,7 @@ async fn a_long_answer_outlasts_the_bounds_of_its_connection() {
     read_until(&mut stream, &mut told, "lab").await;
 }
 
-/// Reads from a connection until the text contains these words.
+/// Reads from a connection until the text contains the words.
 async fn read_until(stream: &mut TcpStream, text: &mut String, words: &str) {
     let mut bytes = [0; 4096];
     while !text.contains(words) {
@@ -452,13 +456,13 @@ async fn a_handshake_that_does_not_end_is_ended() {
     let address = door.url.trim_start_matches("https://");
     let mut silent = TcpStream::connect(address).await.unwrap();
     assert_eq!(rest(&mut silent).await, "");
-    // The start of a handshake record, and no more of it.
+    // The client sends only the start of a handshake record.
     let mut half = TcpStream::connect(address).await.unwrap();
     half.write_all(b"\x16\x03\x01\x02\x00").await.unwrap();
     assert_eq!(rest(&mut half).await, "");
 }
 
-/// A listener that stops answers what was asked, ends what is idle, and accepts nothing more.
+/// A stopped listener answers open requests, ends idle connections, and accepts no new connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_that_stops_answers_requests_under_way() {
     let server = Server::start().await;

@@ -1,5 +1,6 @@
-//! Every recording, broken in every way: cut anywhere, a line or a part taken out or said twice, a number that is none, another root, another version. A gate
-//! that asks for all that a recording gives, as many times as it gives it, must not pass on it; or all it asked for reads as before.
+//! Tests of damaged recordings. The damage is a cut, a missing or repeated part, an invalid number,
+//! a different root, or a different version. The gates ask for all values of a recording, in the
+//! same number. A damaged recording must not pass, unless all numbers stay the same.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use super::bench::{gate, profile};
 use super::recordings::{RECORDINGS, Recording};
 use crate::gates::parsers::{Answer, Reading, parse};
 
-/// Units of things that are counted; a gate holds these against what the node has.
+/// Units of counts. A gate compares a count with the hardware of the node.
 const COUNTED: [&str; 28] = [
     "GPUs",
     "links",
@@ -44,7 +45,8 @@ const COUNTED: [&str; 28] = [
     "sensors",
 ];
 
-/// Gates over all that a recording gives, one for each number of times that something is given: counts exactly, all else whatever it is.
+/// Makes gates for all values of a recording: a gate per number of samples. A count must be equal
+/// if all samples agree. Other numbers must be at least zero, and a word may have any value.
 fn gates(recording: &Recording, good: &[Sample]) -> Vec<Gate> {
     let parser = muster_core::gates::Parser::find(recording.parser).expect("a listed parser");
     let mut by_count: BTreeMap<usize, Vec<Criterion>> = BTreeMap::new();
@@ -88,10 +90,12 @@ fn gates(recording: &Recording, good: &[Sample]) -> Vec<Gate> {
     by_count.into_iter().map(one).collect()
 }
 
-/// Numbers that tools do write below zero: degrees above a limit, and a count of errors that ran over its 32 bits.
+/// Metrics with negative numbers in real output: degrees above a limit, and a count of errors
+/// beyond 32 bits.
 const SIGNED: [&str; 2] = ["gpu.temperature_margin", "burn.errors"];
 
-/// Numbers with their metric, whatever they are called by; sorted.
+/// Returns the numbers with the metrics, without the names of entities, sorted. The metrics of
+/// `SIGNED` are absent.
 fn numbers(samples: &[Sample]) -> Vec<(&'static str, String)> {
     let number = |sample: &Sample| match &sample.value {
         Limit::Number(number) if !SIGNED.contains(&sample.metric) => {
@@ -152,7 +156,7 @@ impl Bench<'_> {
         )
     }
 
-    /// What all the gates together say: `pass` only when each does.
+    /// Returns whether all gates pass.
     fn passes(&self, samples: &[Sample]) -> bool {
         let Bench {
             profile,
@@ -171,7 +175,7 @@ impl Bench<'_> {
             .all(|gate| assess(gate, samples, &reference).verdict == Verdict::Pass)
     }
 
-    /// Complains when a broken text passes with other numbers than the good one.
+    /// Reports a damaged text that passes with different numbers.
     fn hold(&self, broken: &str, how: &str, problems: &mut Vec<String>) {
         let Ok(reading) = self.read(broken) else {
             return;
@@ -189,7 +193,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Complains when a broken text passes at all.
+    /// Reports a damaged text that passes.
     fn refuse(&self, broken: &str, how: &str, problems: &mut Vec<String>) {
         if self
             .read(broken)
@@ -247,14 +251,15 @@ fn nothing_and_other_documents_never_pass() {
             &format!("{to:?} for {from:?}"),
             &mut problems,
         );
-        // Another tool's answer.
+        // The answer of a different tool must not pass.
         for other in RECORDINGS
             .iter()
             .filter(|other| other.parser != bench.recording.parser)
         {
             bench.refuse(&other.text(), other.file, &mut problems);
         }
-        // Other lines before a table are not its business; other parents of a document are.
+        // A parser of a table ignores other lines before the table. A parser of a document refuses
+        // a different root.
         if !matches!(
             bench.recording.parser,
             "stressapptest" | "nccl-tests" | "perftest" | "gpu-burn"
@@ -273,7 +278,8 @@ fn nothing_and_other_documents_never_pass() {
 fn cut_answers_never_pass_as_something_else() {
     let mut problems = Vec::new();
     for bench in benches() {
-        // All places of what is short; of the rest all ends of lines and places in between.
+        // A short text is cut at every byte. A longer text is cut at every line end and at every
+        // 29th byte.
         let step = if bench.text.len() < 1500 { 1 } else { 29 };
         for at in 0..bench.text.len() {
             let line_end = bench.text.as_bytes()[at] == b'\n';
@@ -285,7 +291,7 @@ fn cut_answers_never_pass_as_something_else() {
     done(problems);
 }
 
-/// Where numbers stand: digits with points between them, and a sign.
+/// Returns the places of numbers. A number has digits, with points between digits, and no sign.
 fn number_places(text: &str) -> Vec<(usize, usize)> {
     let bytes = text.as_bytes();
     let (mut places, mut at) = (Vec::new(), 0);
@@ -347,7 +353,7 @@ fn answers_without_a_line_or_with_one_twice_never_pass_as_something_else() {
     done(problems);
 }
 
-/// Every way to leave one member or element out of a document.
+/// Returns all documents without a single member or element, at every depth.
 fn without_one(document: &Value) -> Vec<Value> {
     let mut all = Vec::new();
     match document {

@@ -1,4 +1,5 @@
-//! Gates that are looked at while the tools of others load the machine.
+//! Tests of gates with `during`. Such a gate looks at the machine while the tools of other gates
+//! load the machine.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -9,15 +10,16 @@ use muster_core::gates::{Gate, GateResult, Verdict};
 use super::bench::{gate, plan, run_in};
 use super::names::called;
 
-/// Two idle A5000s, by the real tool.
+/// Output of the real nvidia-smi for two idle A5000 GPUs.
 const XML: &str = include_str!("../../../fixtures/nvidia-smi-590.44.01-2xa5000-v13.xml");
 const SAT: &str = include_str!("../../../fixtures/stressapptest-1.0.6.txt");
 
-/// Waits for further looks of a kind. A look tells its kind at its start.
+/// Shell functions: `more` waits for further looks of a kind, and `count` counts looks. The tool
+/// records the kind of a look at the start of the look.
 const MORE: &str = "count() { grep -cx $1 looks; }\n\
     more() { had=$(count $1); until [ $(count $1) -ge $((had + $2)) ]; do sleep 0.05; done; }\n";
-/// The throttle gate's tool. The file `burning` has the number of a load whose end is awaited by
-/// the second look.
+/// The script of the throttle gate's tool. The file `burning` holds the process id of a load. The
+/// second look waits for the end of the load.
 const TOOL: &str = "look=cool\n[ -e hot ] && look=hot\n[ -e named ] && look=named\n\
     [ -e hangs ] && look=hangs\necho $look >> looks\n[ $look = hangs ] && sleep 30\n\
     if [ -e burning ] && [ $(wc -l < looks) -ge 2 ]; then\n\
@@ -30,7 +32,8 @@ fn script(folder: &Path, name: &str, text: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Something that loads the machine as this script says, and then tells that all is well.
+/// Makes a gate for a load. The tool loads the machine with the script `how`, and then prints a
+/// recording without errors.
 fn burn(folder: &Path, how: &str) -> Gate {
     let mut gate = gate(
         "id = \"burn\"\nstage = \"gpu\"\nparser = \"stressapptest\"\ntimeout_s = 50\nargv = [\"true\"]\nneeds = [\"drained\", \"gpus_idle\"]\n\
@@ -43,9 +46,9 @@ fn burn(folder: &Path, how: &str) -> Gate {
     gate
 }
 
-/// The throttle gate, whose tool says that the first GPU is slowed down while there is a file
-/// `hot`, tells of a process with an odd name while there is one `named`, and hangs while there is
-/// one `hangs`.
+/// Makes the throttle gate. A file changes the answer of the tool while the file exists. With
+/// `hot`, the first GPU is slowed down. With `named`, a process has an odd name. With `hangs`, the
+/// tool hangs.
 fn throttle(folder: &Path) -> Gate {
     let mut gate = gate(
         "id = \"throttle\"\nstage = \"soak\"\nparser = \"nvidia-smi-xml\"\ntimeout_s = 40\non_timeout = \"fail\"\ncount = \"2\"\nargv = [\"true\"]\n\
@@ -63,12 +66,12 @@ fn throttle(folder: &Path) -> Gate {
     gate
 }
 
-/// What the two come to, and how often was looked.
+/// Returns the results of both gates, and the number of looks.
 fn all(how: &str) -> (Vec<GateResult>, usize) {
     all_with(how, |_| ())
 }
 
-/// The same, with a change of the throttle gate.
+/// Returns the same values as `all`, after a change of the throttle gate.
 fn all_with(how: &str, change: fn(&mut Gate)) -> (Vec<GateResult>, usize) {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("proc")).expect("a folder");
@@ -113,7 +116,7 @@ fn what_shows_only_under_load_fails_although_it_is_over_afterwards() {
         ("gpu.throttle_hw_slowdown", "0000:81:00.0")
     );
 
-    // What a job calls its process for a while is no look without an answer.
+    // A look stays readable while a job gives a process an odd name.
     let (results, _) = all("more cool 1; touch named; more named 1; rm named; more cool 2");
     assert_eq!(results[1].verdict, Verdict::Pass, "{}", results[1].reason);
     assert!(
@@ -125,7 +128,7 @@ fn what_shows_only_under_load_fails_although_it_is_over_afterwards() {
 
 #[test]
 fn without_a_load_or_with_too_few_looks_there_is_no_answer() {
-    // The second look ends after the load. A third look would tell that all is well.
+    // The second look ends after the load. A third look would report a healthy GPU.
     let two = "until [ $(count cool) -ge 2 ]; do sleep 0.05; done";
     let (results, looks) = all(&format!("echo $$ > pid; mv pid burning; {two}"));
     assert!(
@@ -162,7 +165,7 @@ fn without_a_load_or_with_too_few_looks_there_is_no_answer() {
 
 #[test]
 fn a_tool_that_hangs_under_load_is_the_fault_it_looks_for() {
-    // The next look follows the end of the hanging one.
+    // The next look starts after the end of the hanging look.
     let how = "more cool 1; touch hangs; more hangs 1; rm hangs; more cool 1";
     let (results, _) = all_with(how, |gate| gate.timeout_s = 2);
     assert!(

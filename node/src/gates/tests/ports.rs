@@ -1,4 +1,5 @@
-//! Errors and partitions of RDMA ports, from a tree of files as the kernel gives them, with the shipped gates.
+//! Tests of the shipped gates for errors and partitions of RDMA ports. A tree of files stands for
+//! the files of the kernel.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +35,7 @@ fn write(root: &Path, port: &str, file: &str, text: &str) {
     fs::write(path, format!("{text}\n")).expect("a file");
 }
 
-/// An active InfiniBand port whose counters all stand at 3.
+/// Writes an active InfiniBand port. All counters of the port are 3.
 fn port(root: &Path, name: &str) {
     write(root, name, "link_layer", "InfiniBand");
     write(root, name, "state", "4: ACTIVE");
@@ -45,7 +46,7 @@ fn port(root: &Path, name: &str) {
     }
 }
 
-/// A port of Soft-RoCE.
+/// Writes an active port of Soft-RoCE. The port has no error counters.
 fn soft(root: &Path) {
     write(root, "rxe0/1", "link_layer", "Ethernet");
     write(root, "rxe0/1", "state", "4: ACTIVE");
@@ -83,14 +84,14 @@ fn known(keys: &str) -> HardwareProfile {
     profile
 }
 
-/// The gate on this tree, with a change of the tree between the two readings of a window.
+/// Runs the gate on a tree of files. The tree changes between the two readings of a window.
 fn held(root: &Path, gate: Gate, meanwhile: Tree) -> GateResult {
     let mut plan = plan(vec![gate]);
     plan.profile = known("0x8001 0xffff");
     let tree = root.to_owned();
     CHANGE.set(Some(Box::new(move || meanwhile(&tree))));
     let results = run_in(root, &plan, &Facts::default());
-    // A gate without a second reading leaves the change behind.
+    // A gate without a second reading does not use the change.
     CHANGE.set(None);
     results.expect("a run").remove(0)
 }
@@ -124,7 +125,7 @@ fn a_port_whose_errors_grow_is_named_and_what_they_stood_at_is_no_fault() {
         ["mlx5_2/1"],
         "the other one's two are borne"
     );
-    // What is no rail is held to the same, and takes no rail's place.
+    // The ninth port is no rail. The same limits apply to the port.
     port(root, "mlx5_8/1");
     let downed = held(root, rail("ib.counters"), |root| {
         write(root, "mlx5_8/1", "counters/link_downed", "4")
@@ -169,7 +170,7 @@ fn what_does_not_count_is_never_a_pass() {
         "{}",
         lacking.reason
     );
-    // A port that comes or goes within the window.
+    // A port appears within the window.
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path();
     (0..8).for_each(|rail| port(root, &format!("mlx5_{rail}/1")));
@@ -226,7 +227,7 @@ fn every_active_port_is_in_the_sites_partitions() {
         write(root, rail, "pkeys/5", "0x8001");
     }
     assert_eq!(verdict().0, Verdict::Pass);
-    // One that is down is in none; it is not asked.
+    // A port that is down lacks a partition of the site. The gate ignores the port.
     port(root, "mlx5_2/1");
     write(root, "mlx5_2/1", "state", "1: DOWN");
     assert_eq!(verdict().0, Verdict::Pass);

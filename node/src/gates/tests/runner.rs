@@ -1,4 +1,4 @@
-//! The runner with real programs and real processes.
+//! Tests of the gate runner with real programs and real processes.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -16,7 +16,7 @@ use super::bench::{gate, nvme, plan, profile, run, run_in, shipped};
 
 const SAT: &str = include_str!("../../../fixtures/stressapptest-1.0.6.txt");
 
-/// A gate whose tool prints a recording.
+/// Makes a gate. The tool of the gate prints a recording.
 fn recorded(id: &str, stage: &str, text: &str) -> Gate {
     let mut gate = gate(&format!(
         "id = \"{id}\"\nstage = \"{stage}\"\nparser = \"stressapptest\"\ntimeout_s = 5\nargv = [\"printf\", \"%s\"]\n\
@@ -79,7 +79,8 @@ fn stages_run_in_order_and_stop_at_the_first_that_does_not_pass() {
 #[test]
 fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
     let mut hung = recorded("hung", "node", "");
-    // A child of a child: the whole group is killed. No other process sleeps as many seconds.
+    // The tool starts a child, and the runner kills the whole process group. No other process
+    // sleeps for the same number of seconds.
     let seconds = format!("{}.5", 100_000 + std::process::id());
     hung.argv = ["timeout", "--foreground", &seconds, "sleep", &seconds]
         .map(String::from)
@@ -107,7 +108,7 @@ fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
             })
             .count()
     };
-    // A killed process ends when the kernel runs the process next.
+    // A killed process ends when the kernel schedules the process again.
     let deadline = Instant::now() + Duration::from_secs(60);
     while left() > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
@@ -115,8 +116,8 @@ fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
     assert_eq!(left(), 0, "no child outlives its gate");
 }
 
-/// Waits for SIGKILL under a tracer. While the tracer lives, a killed process stays, like a process that
-/// hangs in the kernel.
+/// Waits for SIGKILL under a tracer. While the tracer lives, the killed process stays, like a
+/// process that hangs in the kernel.
 const UNDYING: &str = r#"
 import ctypes, os, sys, time
 libc, me = ctypes.CDLL(None), os.getpid()
@@ -140,7 +141,7 @@ fn a_tool_that_cannot_be_killed_is_not_waited_for() {
     let dir = tempfile::tempdir().expect("a folder");
     let over = dir.path().join("over");
     let mut undying = recorded("undying", "node", "");
-    // The options shorten Python's start, so the tracer has most of the gate's time.
+    // The options shorten the start of Python, so the tracer has most of the gate's time.
     undying.argv = [
         "python3",
         "-I",
@@ -232,7 +233,7 @@ fn a_log_of_eight_mib_is_read_and_no_other_answer_that_long() {
 #[test]
 fn a_gate_for_each_disk_asks_every_disk() {
     let mut smart = shipped_gate("disk.smart");
-    // Prints the same answer for every disk, and reads no disk.
+    // The tool prints the same answer for every disk, and reads no disk.
     let answer =
         include_str!("../../../fixtures/smartctl-7.1-nvme-good.json").replace("test serial", "S1");
     smart.argv = vec!["printf".into(), "%.0s%s".into(), "${each}".into(), answer];
@@ -258,7 +259,8 @@ fn a_gate_for_each_disk_asks_every_disk() {
         verdict(&[Some("S1")]),
         (Verdict::Pass, verdict(&[Some("S1")]).1, Some("S1".into()))
     );
-    // The command of the evidence can be run again: placeholders are replaced by values.
+    // The evidence holds the command with values instead of placeholders. A person can run the
+    // command again.
     let kept = run(&plan(vec![smart.clone()]), &facts(&[Some("S1")]))
         .expect("results")
         .remove(0)
@@ -409,7 +411,7 @@ fn software_is_held_against_the_stack() {
         told[1].1
     );
 
-    // A stack with the former kernel wants the former kernel, although a newer kernel is installed.
+    // A stack with an older kernel requires the older kernel, although a newer kernel is installed.
     write("proc/cmdline", "root=/dev/nvme0n1p2 iommu=pt\n");
     write("proc/sys/kernel/tainted", "0\n");
     let packages = &mut plan.stack.as_mut().expect("a stack").packages;
@@ -486,7 +488,7 @@ fn firmware_is_held_against_what_the_bmc_said() {
         Verdict::Error,
         "unknown is no pass"
     );
-    // No known value is an error, unless the profile makes the gate optional.
+    // Without a known value the verdict is an error, unless the profile makes the gate optional.
     assert_eq!(judged(Some(vec![unknown.clone()]), None).0, Verdict::Error);
     let (verdict, told) = judged(Some(vec![unknown]), Some(Mode::Optional));
     assert_eq!(verdict, Verdict::Skipped, "{told}");
@@ -532,8 +534,8 @@ fn the_clock_is_held_against_the_agents() {
         );
         thread.join().expect("three answers");
     }
-    // A slow answer adds its delay to the doubt, in milliseconds; the fastest of three answers counts.
-    // The fastest has at most the time that the pauses of the other two leave.
+    // A slow answer adds the delay to the clock error, in milliseconds. The fastest of three
+    // answers counts. The pauses of the other two answers limit the time of the fastest answer.
     for (pauses_ms, least, others) in [([100; 3], 90.0, 200.0), ([300, 0, 300], 0.0, 600.0)] {
         let (url, thread) = serve(0, pauses_ms);
         plan.variables.insert("agent_url".into(), url);
@@ -543,14 +545,14 @@ fn the_clock_is_held_against_the_agents() {
         let Limit::Number(off) = results[0].measured[0].value else {
             panic!("{results:?}")
         };
-        // The agent's time is in whole milliseconds.
+        // The agent sends the time in whole milliseconds.
         assert!(
             (least..most + 2.0).contains(&off),
             "{off} ms of {most} ms after {pauses_ms:?}"
         );
         thread.join().expect("three answers");
     }
-    // No server listens at the address any more.
+    // No server listens at the address after the last answer.
     assert_eq!(
         run(&plan, &Facts::default()).expect("results")[0].verdict,
         Verdict::Error

@@ -1,4 +1,4 @@
-//! Two servers, the second a streaming copy of the first.
+//! Two Postgres servers. The second server is a streaming copy of the first server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,8 @@ use sqlx::{Executor as _, PgConnection};
 
 use super::{Running, TEMPLATE, connect, copy, own, run, template, unprivileged};
 
-/// What both run with. A process that is killed loses nothing of what it wrote, synced or not; the standby is what counts.
+/// The settings of both servers. A killed process loses no written data, also without fsync. Only
+/// the standby matters.
 const SETTINGS: [&str; 7] = [
     "listen_addresses=",
     "fsync=off",
@@ -18,21 +19,22 @@ const SETTINGS: [&str; 7] = [
     "wal_receiver_timeout=5s",
 ];
 
-/// One server of a pair.
+/// A server of a pair.
 pub(crate) struct Member {
-    /// Its socket's.
+    /// The directory of the server's socket and data.
     pub(crate) dir: PathBuf,
     _running: Running,
 }
 
-/// A primary and its standby, when they were started.
+/// A primary and its standby at the start. A promotion changes the roles.
 pub(crate) struct Pair {
     pub(crate) first: Member,
     pub(crate) second: Member,
 }
 
 impl Pair {
-    /// Both; with `synchronous`, no commit is acknowledged that the standby does not have.
+    /// Starts both servers. With `synchronous`, a commit is acknowledged only when the standby has
+    /// the commit.
     pub(crate) fn start(synchronous: bool) -> Self {
         std::thread::spawn(move || Self::start_here(synchronous))
             .join()
@@ -85,7 +87,7 @@ impl Pair {
 }
 
 impl Member {
-    /// As a power cut would: its processes are gone, nothing is said to anybody.
+    /// Kills the main process of the server, like a power cut. No orderly shutdown follows.
     pub(crate) fn kill(&self) {
         let pid = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).unwrap();
         let status = Command::new("kill")
@@ -112,7 +114,7 @@ impl Member {
             .await;
     }
 
-    /// Commits without a standby from now on.
+    /// Lets later commits succeed without a standby.
     pub(crate) async fn leave_standby(&self) {
         self.alter("ALTER SYSTEM SET synchronous_standby_names = ''")
             .await;
