@@ -195,7 +195,12 @@ impl Install {
                 "--download-only",
             )
         };
-        effort.follow(cx, || count_bytes(&folders), run)?;
+        let names = incoming
+            .iter()
+            .map(|package| package.name.as_str())
+            .collect();
+        effort.follow(cx, || count_bytes(&folders, &names), run)?;
+        cx.progress("checking the downloaded packages", None, None, None);
         verify(machine, plan)?;
         room::check_unpacked(machine, ARCHIVES, incoming, cx)
     }

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::job::JobContext;
 
-/// Interval of the measurements.
-const EVERY: Duration = Duration::from_secs(2);
+/// Interval of the measurements. The agent sends every growth to the server.
+const EVERY: Duration = Duration::from_secs(5);
 
 /// Most bytes of dpkg's log per measurement. The next measurement reads the rest.
 const LOG_MAX: u64 = 4 << 20;
@@ -29,15 +30,13 @@ impl Effort<'_> {
     pub(super) fn follow<T>(
         self,
         cx: &JobContext,
-        measure: impl FnMut() -> u64 + Send,
+        mut measure: impl FnMut() -> u64 + Send,
         run: impl FnOnce() -> T,
     ) -> T {
-        let report = |done: u64| {
-            let (done, total) = (Some(done.min(self.total)), Some(self.total));
-            cx.progress(self.message, done, total, Some(self.unit));
-        };
+        let (total, unit) = (Some(self.total), Some(self.unit));
+        let report = |done: u64| cx.progress(self.message, Some(done), total, unit);
         report(0);
-        measure_beside(EVERY, measure, report, run)
+        measure_beside(EVERY, || measure().min(self.total), report, run)
     }
 }
 
@@ -66,21 +65,32 @@ fn measure_beside<T>(
     })
 }
 
-/// Returns the bytes of the files directly in the folders.
-pub(super) fn count_bytes(folders: &[PathBuf]) -> u64 {
+/// Returns the bytes of the packages' archives in the folders. apt names an archive
+/// `NAME_VERSION_ARCH.deb`.
+pub(super) fn count_bytes(folders: &[PathBuf], packages: &BTreeSet<&str>) -> u64 {
     let entries = folders.iter().filter_map(|folder| folder.read_dir().ok());
-    let metadata = entries.flatten().flatten().map(|entry| entry.metadata());
-    let files = metadata.flatten().filter(|found| found.is_file());
-    files.map(|found| found.len()).sum()
+    let entries = entries.flatten().flatten().filter(|entry| {
+        let name = entry.file_name();
+        let (package, _) = name
+            .to_str()
+            .and_then(|name| name.split_once('_'))
+            .unwrap_or_default();
+        packages.contains(package)
+    });
+    let metadata = entries.filter_map(|entry| entry.metadata().ok());
+    metadata.map(|found| found.len()).sum()
 }
 
 /// dpkg's log of a transaction. The steps of an incoming package are `unpacked` and `installed`. The
-/// step of a removed package is `not-installed`.
+/// step of a removed package is `not-installed`. The last step is the end of the triggers, which the
+/// log does not show.
 #[derive(Debug)]
 pub(super) struct DpkgLog {
     path: PathBuf,
-    /// The bytes read so far.
-    read: u64,
+    /// The log as far as dpkg has one. A running dpkg writes into a rotated log.
+    file: Option<File>,
+    /// The start of an incomplete line.
+    rest: Vec<u8>,
     incoming: BTreeSet<String>,
     removed: BTreeSet<String>,
     /// The finished steps: package and state.
@@ -90,8 +100,10 @@ pub(super) struct DpkgLog {
 impl DpkgLog {
     /// Starts at the end of the log.
     pub(super) fn open(path: &Path, incoming: BTreeSet<String>, removed: BTreeSet<String>) -> Self {
+        let end = |mut log: File| log.seek(SeekFrom::End(0)).map(|_| log);
         Self {
-            read: path.metadata().map_or(0, |found| found.len()),
+            file: File::open(path).and_then(end).ok(),
+            rest: Vec::new(),
             path: path.to_owned(),
             incoming,
             removed,
@@ -101,33 +113,46 @@ impl DpkgLog {
 
     /// Returns the number of steps.
     pub(super) fn total(&self) -> u64 {
-        let steps = 2 * self.incoming.len() + self.removed.len();
+        let steps = 2 * self.incoming.len() + self.removed.len() + 1;
         u64::try_from(steps).unwrap_or(u64::MAX)
     }
 
     /// Reads the new lines. Returns the number of finished steps.
     pub(super) fn count(&mut self) -> u64 {
         // Without the log the number stays.
-        for line in self.read_lines().unwrap_or_default().lines() {
-            self.add(line);
-        }
+        _ = self.read();
         u64::try_from(self.finished.len()).unwrap_or(u64::MAX)
     }
 
-    /// Reads the complete new lines.
-    fn read_lines(&mut self) -> std::io::Result<String> {
-        let mut log = File::open(&self.path)?;
-        if log.metadata()?.len() < self.read {
-            // A new log after a rotation.
-            self.read = 0;
+    /// Reads the open log to the end, and then a new log after a rotation.
+    fn read(&mut self) -> std::io::Result<()> {
+        if let Some(mut log) = self.file.take() {
+            self.read_lines(&mut log)?;
+            let own = log.metadata()?.ino();
+            let is_rotated = self.path.metadata().is_ok_and(|found| found.ino() != own);
+            self.file = (!is_rotated).then_some(log);
         }
-        log.seek(SeekFrom::Start(self.read))?;
-        let mut bytes = Vec::new();
-        log.take(LOG_MAX).read_to_end(&mut bytes)?;
-        let complete = bytes.iter().rposition(|byte| *byte == b'\n');
-        bytes.truncate(complete.map_or(0, |end| end + 1));
-        self.read += u64::try_from(bytes.len()).unwrap_or_default();
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        if self.file.is_none() {
+            let mut log = File::open(&self.path)?;
+            self.read_lines(&mut log)?;
+            self.file = Some(log);
+        }
+        Ok(())
+    }
+
+    fn read_lines(&mut self, log: &mut File) -> std::io::Result<()> {
+        if log.metadata()?.len() < log.stream_position()? {
+            // The log was emptied in place.
+            log.rewind()?;
+        }
+        log.take(LOG_MAX).read_to_end(&mut self.rest)?;
+        let complete = self.rest.iter().rposition(|byte| *byte == b'\n');
+        let incomplete = self.rest.split_off(complete.map_or(0, |end| end + 1));
+        let lines = std::mem::replace(&mut self.rest, incomplete);
+        for line in String::from_utf8_lossy(&lines).lines() {
+            self.add(line);
+        }
+        Ok(())
     }
 
     /// Adds the step of a line such as `2026-11-30 10:00:00 status installed jq:amd64 1.6-2.1`.
@@ -184,8 +209,8 @@ mod tests {
         let path = folder.path().join("dpkg.log");
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         std::fs::write(&path, "2026-11-30 09:00:00 status installed jq:amd64 1.5\n").unwrap();
-        let mut log = DpkgLog::open(&path, names(&["jq", "libjq1"]), names(&["mawk"]));
-        assert_eq!((log.count(), log.total()), (0, 5), "lines of before");
+        let mut log = DpkgLog::open(&path, names(&["jq", "libjq1", "yq"]), names(&["mawk"]));
+        assert_eq!((log.count(), log.total()), (0, 8), "lines of before");
 
         let mut file = std::fs::OpenOptions::new()
             .append(true)
@@ -208,14 +233,17 @@ mod tests {
         write("2026-11-30 10:00:03 status not-installed jq:amd64 <none>\n");
         assert_eq!(log.count(), 4, "a package of another list");
 
-        std::fs::write(
-            &path,
-            "2026-11-30 10:00:04 status installed libjq1:amd64 1\n",
-        )
-        .unwrap();
-        assert_eq!(log.count(), 5, "a new log after a rotation");
+        // A running dpkg continues in the rotated log.
+        std::fs::rename(&path, folder.path().join("dpkg.log.1")).unwrap();
+        assert_eq!(log.count(), 4, "no new log yet");
+        write("2026-11-30 10:00:04 status unpacked yq:amd64 4\n");
+        let renew = |line: &str| std::fs::write(&path, line).unwrap();
+        renew("2026-11-30 10:00:05 status installed libjq1:amd64 1.6-2.1\n");
+        assert_eq!(log.count(), 6, "both logs");
+        renew("2026-11-30 10:00:06 status installed yq:amd64 4\n");
+        assert_eq!(log.count(), 7, "a log emptied in place");
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(log.count(), 5, "no log");
+        assert_eq!(log.count(), 7, "no log");
     }
 
     #[test]
@@ -223,12 +251,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let partial = folder.path().join("partial");
         std::fs::create_dir(&partial).unwrap();
-        std::fs::write(folder.path().join("a.deb"), [0; 7]).unwrap();
-        std::fs::write(partial.join("b.deb"), [0; 5]).unwrap();
-        let missing = folder.path().join("missing");
-        assert_eq!(
-            count_bytes(&[folder.path().to_owned(), partial, missing]),
-            12
-        );
+        std::fs::write(folder.path().join("a_1_all.deb"), [0; 7]).unwrap();
+        std::fs::write(partial.join("b_1_all.deb"), [0; 5]).unwrap();
+        std::fs::write(folder.path().join("c_1_all.deb"), [0; 3]).unwrap();
+        let folders = [
+            folder.path().to_owned(),
+            partial,
+            folder.path().join("missing"),
+        ];
+        assert_eq!(count_bytes(&folders, &BTreeSet::from(["a", "b"])), 12);
     }
 }

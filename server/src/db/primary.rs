@@ -222,12 +222,18 @@ impl Servers {
     }
 
     fn describe_replaced(&self, timeline: i32, index: usize, primary: Primary) -> String {
+        let name = server_name(&self.options[index]);
+        if primary.index == Some(index) {
+            return format!(
+                "{name}: the timeline went from {} back to {timeline}, as after a restore or an upgrade of Postgres. Restart every replica of Muster",
+                primary.timeline
+            );
+        }
         let newer = primary.index.map(|index| server_name(&self.options[index]));
         let newer = newer.unwrap_or_default();
         format!(
-            "{}: takes writes on timeline {timeline}, and {newer} took writes on timeline {}. Start {newer} again. Restart Muster only if {newer} never returns: \
+            "{name}: takes writes on timeline {timeline}, and {newer} took writes on timeline {}. Start {newer} again. Restart Muster only if {newer} never returns: \
              after a restore, an upgrade of Postgres or a promotion that was undone",
-            server_name(&self.options[index]),
             primary.timeline
         )
     }
