@@ -1,4 +1,4 @@
-//! `muster doctor`: each fault is made for real, found, and not reported where it is not.
+//! Tests of `muster doctor` with real faults. A fault is reported, and a healthy host has no report.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::muster::{MUSTER, Server, file, folder, muster, run};
 
-/// What the doctor says of some checks: each verdict with its sentence and what to do.
+/// Runs the doctor, with the wanted exit code. Returns verdict and sentence of every finding. A
+/// finding that is not `ok` must have a remedy.
 fn doctor(home: &Path, arguments: &[&str], code: i32) -> Vec<(String, String)> {
     let said = run(
         &mut muster(home, &[&["doctor", "--json"][..], arguments].concat()),
@@ -246,7 +247,8 @@ fn a_server_and_a_token_are_tried() {
     );
 }
 
-/// A wire between two network namespaces of the test's own; `$1` is what else is done at its far end, `$2` what is asked at this one.
+/// A script for a wire between two new network namespaces. `$1` prepares the far end, and `$2` runs
+/// at the near end.
 const WIRE: &str = r#"
 set -eu
 ip link set lo up
@@ -370,7 +372,7 @@ fn what_the_agent_needs_is_looked_for() {
             .all(|(verdict, _)| verdict == "ok")
     );
 
-    // A path with nothing in it has none of the agent's tools.
+    // An empty folder in PATH has no tools for the agent.
     let mut command = muster(home.path(), &["doctor", "--as", "agent", "--only", "tools"]);
     let said = run(command.env("PATH", home.path()), "")
         .expect(0)
