@@ -53,7 +53,7 @@ recipes:
 	mkdir -p $(CACHE)/stack
 	$(AS_ROOT) images/ipxe/build
 	$(AS_ROOT) images/live/build --muster-node $(NODE)
-	$(AS_ROOT) images/debian-12/build
+	$(AS_ROOT) images/debian/build 12
 	$(AS_ROOT) images/live/check
 
 # `make test` has built the images in its part `prepare`; each run of the recipes asks apt anew what they would hold.

@@ -52,7 +52,7 @@ const TOOLS: &[(&str, &str, &str)] = &[
 ];
 /// Packages missing from every list, because Debian always installs them.
 const ESSENTIAL: [&str; 2] = ["coreutils", "util-linux"];
-const IMAGE: &str = include_str!("../../../../images/debian-12/packages");
+const IMAGE: &str = include_str!("../../../../images/debian/packages");
 const GPU_TESTS: &str = include_str!("../../../../stacks/parts/gpu-tests.toml");
 const RCCL_TESTS: &str = include_str!("../../../../stacks/parts/rccl-tests.toml");
 
