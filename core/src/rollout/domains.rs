@@ -1,7 +1,7 @@
 //! Failure domains: groups of nodes that fail together. A site declares axes, and each value on an
 //! axis is a domain with a budget of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -88,7 +88,9 @@ pub fn build_budget<'a>(
     members: impl IntoIterator<Item = &'a Member>,
 ) -> Budget {
     let members = members.into_iter();
-    let ids: BTreeSet<&String> = members.flat_map(|member| &member.domains).collect();
+    // Many members have the same domains.
+    let ids: HashSet<&String> = members.flat_map(|member| &member.domains).collect();
+    let ids: BTreeSet<&String> = ids.into_iter().collect();
     let domains = ids.into_iter().filter_map(|id| {
         let (name, _) = id.split_once(':')?;
         let axis = axes.iter().find(|axis| axis.name == name)?;

@@ -72,7 +72,9 @@ pub(super) fn sort_candidates<'a>(
     ledger: &Ledger,
 ) -> Vec<Block<'a>> {
     let mut candidates = list_candidates(fleet, units, ledger);
-    candidates.sort_unstable_by(|a, b| compare_candidates(policy, a, b));
+    // Fleets are read in the order of the names, so the first sort moves no candidate.
+    candidates.sort_by(compare_names);
+    candidates.sort_by(|a, b| compare_candidates(policy, a, b));
     let blocks = form_blocks(&candidates, units);
     let keys = |class: Class, block: &Block<'a>| {
         let jobs = block.jobs().into_iter();
@@ -225,21 +227,23 @@ impl<'a> Candidate<'a> {
     }
 }
 
+fn compare_names(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
+    let by_name = a.node.name.cmp(&b.node.name);
+    by_name.then_with(|| a.node.member.node.cmp(&b.node.member.node))
+}
+
+/// Compares candidates by rank and by the keys of the policy. Equal candidates stay in the order of
+/// their names.
 fn compare_candidates(policy: &RolloutPolicy, a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     let by_key = || {
         let orders = policy.order.iter().map(|key| compare(key, a, b));
         orders.fold(Ordering::Equal, Ordering::then)
-    };
-    let by_name = || {
-        let by_name = a.node.name.cmp(&b.node.name);
-        by_name.then_with(|| a.node.member.node.cmp(&b.node.member.node))
     };
     let by_rank = a.rank().cmp(&b.rank());
     by_rank
         .then_with(by_key)
         .then_with(|| a.end.cmp(&b.end))
         .then_with(|| a.last.cmp(&b.last))
-        .then_with(by_name)
 }
 
 fn compare(key: &OrderKey, a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {

@@ -387,6 +387,14 @@ fn nodes_of_a_job_are_taken_together_when_the_job_ends() {
 }
 
 #[test]
+fn equal_nodes_are_taken_by_name_in_any_order_of_the_fleet() {
+    let mut fleet = fleet(3);
+    fleet.nodes.reverse();
+    let planned = plan(&policy(), &fleet, start());
+    assert_eq!(closed(&planned), [0, 1, 2].map(id));
+}
+
+#[test]
 fn order_keys_sort_the_nodes() {
     let mut fleet = fleet(5);
     for (number, rack) in ["r2", "r1", "r2", "r1"].into_iter().enumerate() {

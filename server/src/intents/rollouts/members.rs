@@ -1,6 +1,6 @@
 //! Members of the pool of a rollout and of the failure domains, with the budgets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use muster_api::pools::DEFAULT_MAX_UNAVAILABLE;
 use muster_core::ids::{NodeId, ObjectId};
@@ -53,7 +53,9 @@ impl Members {
         let of_unlisted = |row: &MemberRow| row.member(row.site, axes_of(row.site));
         let mut others: Vec<Member> = unlisted.iter().map(of_unlisted).collect();
         let domains = own.iter().chain(&others).flat_map(|member| &member.domains);
-        let domains: BTreeSet<String> = domains.cloned().collect();
+        // Many nodes have the same domains.
+        let domains: HashSet<&String> = domains.collect();
+        let domains: BTreeSet<String> = domains.into_iter().cloned().collect();
         for (site, here) in axes.iter().filter(|_| !domains.is_empty()) {
             let foreign = db::disruption::list_neighbours(conn, pool, *site, here, &domains);
             let foreign = foreign.await?;
