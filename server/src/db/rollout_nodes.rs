@@ -260,21 +260,32 @@ pub async fn find_mark(
     .await?)
 }
 
-/// Records the revision assigned now, before the rollout assigns the target.
-pub async fn keep_assigned(
+/// Assigns a node's claim the target, and keeps the revision from before. The node is not changed.
+/// `false`: the claim is no longer bound.
+pub async fn assign_target(
     conn: &mut PgConnection,
     rollout: RolloutId,
     node: NodeId,
-) -> Result<(), Error> {
+    now: Timestamp,
+) -> Result<bool, Error> {
     sqlx::query!(
         "UPDATE rollout_nodes r SET before_id = c.assigned_id FROM claims c, rollouts o
          WHERE r.rollout_id = $1 AND r.node_id = $2 AND c.id = r.claim_id AND o.id = $1 AND c.assigned_id <> o.target_id",
         rollout as RolloutId,
         node as NodeId
     )
+    .execute(&mut *conn)
+    .await?;
+    let done = sqlx::query!(
+        "UPDATE claims c SET assigned_id = o.target_id, updated_at = $3 FROM rollout_nodes r, rollouts o
+         WHERE r.rollout_id = $1 AND r.node_id = $2 AND o.id = $1 AND c.id = r.claim_id AND c.state = 'bound'",
+        rollout as RolloutId,
+        node as NodeId,
+        now.to_sqlx() as _
+    )
     .execute(conn)
     .await?;
-    Ok(())
+    Ok(done.rows_affected() == 1)
 }
 
 /// Assigns a node's claim the revision from before the rollout, if the claim still has the target.

@@ -339,8 +339,7 @@ async fn close(
     if !Signals::load(conn, rollout, now).await?.allow_start() {
         return Ok(Done::NotNow);
     }
-    db::rollout_nodes::keep_assigned(conn, rollout.id, row.node).await?;
-    if !db::claims::set_assigned(conn, row.claim, rollout.target, now).await? {
+    if !db::rollout_nodes::assign_target(conn, rollout.id, row.node, now).await? {
         return Ok(Done::NotNow);
     }
     let done = act(conn, app, rollout, node, action).await?;

@@ -313,7 +313,7 @@ fn build_node(row: &NodeRow, member: Member, effect: Option<Effect>, target: i32
 
 /// Returns the work of others that keeps the rollout from the node.
 fn find_other_work(row: &NodeRow, target: i32) -> Option<String> {
-    let own = row.operation.is_some() && row.operation == row.node_operation;
+    let own = row.operation.is_some() && row.is_attempt;
     let other = row.open_operation.clone().filter(|_| !own);
     other.or_else(|| {
         // A failed change of the rollout itself is tried again.
@@ -366,7 +366,7 @@ fn find_stage(row: &NodeRow, target: i32) -> Stage {
 /// Returns the stage of a begun node, whose attempt goes on.
 fn find_begun_stage(row: &NodeRow, target: i32) -> Stage {
     match row.state {
-        State::Draining if row.operation == row.node_operation => {
+        State::Draining if row.is_attempt => {
             Stage::Changing(match row.waits_for_unit {
                 true => Change::Drained,
                 // The other nodes of the unit change already.
@@ -388,7 +388,7 @@ fn find_begun_stage(row: &NodeRow, target: i32) -> Stage {
         }
         // Nothing was changed: the node did not get past the drain.
         State::Failed if row.mark == Mark::Changing && failed_to_drain(row) => {
-            Stage::Changing(match row.operation == row.node_operation {
+            Stage::Changing(match row.is_attempt {
                 true => Change::DrainFailed {
                     why: find_reason(row),
                 },
