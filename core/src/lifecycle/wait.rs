@@ -93,8 +93,8 @@ pub fn describe_wait(reason: Option<&str>, condition: Option<&str>) -> Option<St
         .map(|thing| format!("waits for {thing}"))
 }
 
-/// Returns the awaited condition without its verb. Older agents write `waiting for SSH`, and
-/// muster-node writes `waits for process 7`.
+/// Returns the awaited condition without its verb. Older agents write `waiting for SSH`, and older
+/// versions of muster-node write `waits for process 7`.
 pub fn awaited_thing(sentence: &str) -> &str {
     ["waiting for ", "waits for "]
         .iter()

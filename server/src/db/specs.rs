@@ -150,6 +150,7 @@ pub async fn find_node_by(
     .await?;
     let image = row.image.map(serde_json::from_value).transpose();
     let stack = row.stack.map(serde_json::from_value).transpose();
+    let finder = row.finder.map(|json| json.0);
     Ok(OrderNode {
         unreadable_revision: row.revision.filter(|_| image.is_err() || stack.is_err()),
         id: row.id,
@@ -178,9 +179,7 @@ pub async fn find_node_by(
         image: image.unwrap_or_default(),
         stack: stack.unwrap_or_default(),
         needs_reinstall: row.needs_reinstall,
-        suite: row
-            .suite
-            .map(|json| json.0.with_finder(row.finder.map(|json| json.0))),
+        suite: row.suite.map(|json| json.0.with_finder(finder)),
         cluster_name: row.cluster_name,
         cluster: row.cluster.map(|json| json.0),
     })
