@@ -135,6 +135,7 @@ impl PrivateApt {
             .is_ok_and(|present| present == sources);
         std::fs::write(apt.root.join("sources.list"), sources)?;
         apt.set_status("")?;
+        apt.set_preferences("")?;
         let fetched = apt
             .get(&["-o", "APT::Update::Error-Mode=any", "update"])
             .await;
@@ -167,7 +168,13 @@ impl PrivateApt {
         std::fs::write(&path, status).with_context(|| path.display().to_string())
     }
 
-    /// Returns the newest version of each package in the sources.
+    /// The preferences of this root (apt_preferences(5)).
+    pub(super) fn set_preferences(&self, preferences: &str) -> anyhow::Result<()> {
+        let path = self.root.join("preferences");
+        std::fs::write(&path, preferences).with_context(|| path.display().to_string())
+    }
+
+    /// Returns the preferred version of each package: the newest in the sources without a pin.
     pub(super) async fn newest(&self, names: &[&str]) -> anyhow::Result<Versions> {
         let mut command = self.command("apt-cache");
         command.arg("policy").args(names);
@@ -247,7 +254,7 @@ impl PrivateApt {
         for option in [
             format!("Dir::Etc::SourceList={root}/sources.list"),
             "Dir::Etc::SourceParts=/dev/null".to_owned(),
-            "Dir::Etc::Preferences=/dev/null".to_owned(),
+            format!("Dir::Etc::Preferences={root}/preferences"),
             "Dir::Etc::PreferencesParts=/dev/null".to_owned(),
             format!("Dir::State={root}"),
             format!("Dir::State::lists={root}/lists"),

@@ -9,6 +9,7 @@ mod index; // Debian control stanzas
 pub(crate) mod lint; // Problems of a stack, with lines
 mod lock; // From wanted packages to the whole closure
 mod origins; // The repository of each package
+mod pins; // Versions that apt prefers
 mod recorded; // A recorded package index
 #[cfg(test)]
 mod tests;
@@ -129,6 +130,10 @@ pub(crate) struct LockArgs {
     /// versions
     #[arg(long, conflicts_with = "update")]
     open: bool,
+    /// An earlier output, whose packages keep their versions. Packages with an exact version in the
+    /// stack take this version, and so do packages that they need in one version alone
+    #[arg(long, value_name = "LOCKED", conflicts_with = "update")]
+    keep: Option<PathBuf>,
     /// Mirror in place of the host's own apt sources, or a complete source line `deb [signed-by=…]
     /// URL SUITE …`. Repeatable
     #[arg(long, env = "MIRROR", value_delimiter = '|')]
@@ -243,6 +248,36 @@ pub(crate) fn manifest(path: &Path) -> anyhow::Result<ImageManifest> {
     serde_json::from_str(&read(path)?).with_context(|| path.display().to_string())
 }
 
+impl LockArgs {
+    /// Returns apt's source lines.
+    async fn list_sources(&self, image: &ImageManifest) -> anyhow::Result<String> {
+        match self.recorded.is_empty() {
+            false => recorded::repository(&self.recorded, &self.cache),
+            true => {
+                let keyring = self.keyring.as_deref();
+                apt::sources(image, &self.mirror, &self.also, keyring).await
+            }
+        }
+    }
+
+    /// Returns the packages of the former lock whose versions stay.
+    fn list_kept(&self, spec: &StackSpec) -> anyhow::Result<Versions> {
+        let Some(path) = &self.keep else {
+            return Ok(Versions::new());
+        };
+        let kept = pins::list_kept(&parse(path)?, &spec.packages);
+        kept.with_context(|| path.display().to_string())
+    }
+
+    fn choose_versions(&self) -> lock::Choice {
+        match (self.update, self.open) {
+            (true, _) => lock::Choice::Newest,
+            (false, true) => lock::Choice::Open,
+            (false, false) => lock::Choice::Exact,
+        }
+    }
+}
+
 /// Builds lock and bundle, and writes the stack with both.
 async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     let mut spec = with_parts(parse(&args.stack)?, &args.with)?;
@@ -254,10 +289,7 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
             image.name
         );
     }
-    let sources = match args.recorded.is_empty() {
-        false => recorded::repository(&args.recorded, &args.cache)?,
-        true => apt::sources(&image, &args.mirror, &args.also, args.keyring.as_deref()).await?,
-    };
+    let sources = args.list_sources(&image).await?;
     let apt = apt::PrivateApt::prepare(&args.cache, &image.arch, &sources).await?;
     let index = index::read_lists(&apt.lists())?;
     let status = match &args.status {
@@ -265,14 +297,15 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
         None => index::status_of(&image, &index),
     };
     apt.set_status(&status)?;
-    let choice = match (args.update, args.open) {
-        (true, _) => lock::Choice::Newest,
-        (false, true) => lock::Choice::Open,
-        (false, false) => lock::Choice::Exact,
-    };
-    spec.packages = lock::exact(&spec.packages, choice, &apt).await?;
+    let kept = args.list_kept(&spec)?;
+    apt.set_preferences(&pins::render(&kept)?)?;
+    spec.packages = lock::exact(&spec.packages, args.choose_versions(), &apt).await?;
+    let pins = pins::Pins::new(kept, &spec.packages, &image.arch, &index);
+    apt.set_preferences(&pins::render(&pins.list())?)?;
     let absent = lock::known(&spec.absent, &status, &index);
-    let resolved = lock::resolve(&spec.packages, &absent, &image, &apt, &index).await?;
+    let resolved = lock::resolve(&spec.packages, &absent, &image, &apt, &index).await;
+    let resolved = resolved.with_context(|| pins.advise())?;
+    pins.check_kept(&image, &resolved)?;
     (spec.lock, spec.bundle) = (None, None);
     let packages = lock::packages(&resolved);
     let (firmware, bios) = (spec.firmware.clone(), spec.bios.clone());

@@ -1,6 +1,8 @@
 //! `stack lock` against a small local mirror with the real apt; then a real apt installs from the bundle
 //! alone.
 
+mod pins;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,13 +15,33 @@ struct Bench {
 }
 
 /// Name, version, architecture and dependencies of each package in the mirror.
-const OFFERED: [(&str, &str, &str, &str); 6] = [
+const OFFERED: [(&str, &str, &str, &str); 15] = [
     ("base", "1.0", "amd64", ""),
     ("tool", "0.9-1", "amd64", ""),
     ("tool", "1.0-1", "amd64", "libtool (>= 2:2.0), base"),
     ("libtool", "2:2.0-1+b1", "amd64", "data"),
     ("data", "5", "all", ""),
     ("nosy", "1", "amd64", ""),
+    // Two versions of a tuple, with a package that fits both.
+    (
+        "driver",
+        "535-1",
+        "amd64",
+        "libdriver (= 535-1), modprobe (>= 535)",
+    ),
+    (
+        "driver",
+        "550-1",
+        "amd64",
+        "libdriver (= 550-1), modprobe (>= 535)",
+    ),
+    ("libdriver", "535-1", "amd64", "ptx (= 535-1)"),
+    ("libdriver", "550-1", "amd64", "ptx (= 550-1)"),
+    ("ptx", "535-1", "all", ""),
+    ("ptx", "550-1", "all", ""),
+    ("modprobe", "500-1", "amd64", ""),
+    ("modprobe", "560-1", "amd64", ""),
+    ("modprobe", "570-1", "amd64", ""),
 ];
 
 impl Bench {
@@ -58,14 +80,24 @@ impl Bench {
     }
 
     async fn lock(&self, stack: &str, update: bool, into: &str) -> anyhow::Result<StackSpec> {
-        std::fs::write(self.path("stack.toml"), stack).unwrap();
         let args = LockArgs {
+            update,
+            ..self.prepare(stack, into)
+        };
+        lock_stack(&args).await
+    }
+
+    /// Writes a stack, and returns the arguments of a lock with exact versions.
+    fn prepare(&self, stack: &str, into: &str) -> LockArgs {
+        std::fs::write(self.path("stack.toml"), stack).unwrap();
+        LockArgs {
             stack: self.path("stack.toml"),
             with: Vec::new(),
             image: self.path("manifest.json"),
             status: None,
-            update,
+            update: false,
             open: false,
+            keep: None,
             also: Vec::new(),
             mirror: vec![format!(
                 "deb [trusted=yes] copy:{} /",
@@ -77,8 +109,7 @@ impl Bench {
             cache: self.path(into).join("apt"),
             blobs: Some(self.path(into).join("blobs")),
             out: self.path(into).join("stack.toml"),
-        };
-        lock_stack(&args).await
+        }
     }
 }
 
@@ -321,7 +352,8 @@ async fn a_downloaded_package_that_is_not_the_indexed_one_is_refused() {
 
 #[test]
 fn the_reference_stack_is_one() {
-    let spec: StackSpec = toml::from_str(include_str!("../../../stacks/cpu-slurm.toml")).unwrap();
+    let spec: StackSpec =
+        toml::from_str(include_str!("../../../../stacks/cpu-slurm.toml")).unwrap();
     assert!(
         spec.packages.values().all(|version| version == "*"),
         "versions belong to the lock made for a site's mirror"
@@ -364,6 +396,7 @@ fn recorded(dir: &Path, stack: PathBuf) -> LockArgs {
         status: None,
         update: false,
         open: true,
+        keep: None,
         mirror: Vec::new(),
         also: Vec::new(),
         recorded: vec![shipped("recorded/debian-12-gpu.packages")],
