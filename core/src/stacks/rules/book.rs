@@ -121,6 +121,9 @@ pub enum Check {
         /// level there.
         #[serde(default)]
         whole: bool,
+        /// A version of `of` newer than `on` is allowed as well.
+        #[serde(default)]
+        newer: bool,
     },
     /// `on` is at least the `least` of the last row starting at or before `of`'s version.
     Least {
@@ -170,6 +173,9 @@ pub enum Check {
         series: Vec<String>,
         rows: Vec<BehindRow>,
     },
+    /// Prebuilt kernel modules `of` belong to the driver `on`: by version, or by the branch in the
+    /// package's name if the version is a kernel's.
+    Built { of: String, on: String },
     /// Modules built on the node need the headers of every kernel. Prebuilt modules must match one
     /// of the kernels.
     Kernel { dkms: String, precompiled: String },

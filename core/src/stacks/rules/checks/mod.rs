@@ -3,6 +3,7 @@
 
 mod apart; // Two components exclude each other
 mod behind; // At most so many releases behind
+mod built; // Prebuilt kernel modules and the driver
 mod cuda_major; // Packages built for the CUDA version of the driver
 mod flavour; // Kernel modules that the GPU family allows
 mod kernel; // Kernel modules and headers for each kernel
@@ -12,7 +13,7 @@ mod most; // An upper bound by driver branch
 mod needs; // Parts that a stack must contain
 mod never; // A bad combination of exact versions
 mod range; // A lower and an upper bound
-mod same; // Equal versions
+mod same; // Equal versions, or not older
 
 use super::book::Check;
 use super::packages::{Packages, Present};
@@ -54,10 +55,13 @@ pub(super) fn run_check(check: &Check, packages: &Packages<'_>) -> Vec<Outcome> 
             on,
             parts,
             whole,
+            newer,
         } => {
-            let cut = match whole {
-                true => same::Cut::Whole,
-                false => same::Cut::Numbers(parts.unwrap_or(usize::MAX)),
+            let count = parts.unwrap_or(usize::MAX);
+            let cut = match (whole, newer) {
+                (true, _) => same::Cut::Whole,
+                (false, true) => same::Cut::NotOlder(count),
+                (false, false) => same::Cut::Numbers(count),
             };
             of.iter()
                 .flat_map(|of| same::check_same(packages, of, on, cut))
@@ -86,6 +90,7 @@ pub(super) fn run_check(check: &Check, packages: &Packages<'_>) -> Vec<Outcome> 
         } => compare_pairs(packages, of, on, |of, on| {
             behind::check_behind(of, on, series, rows)
         }),
+        Check::Built { of, on } => compare_pairs(packages, of, on, built::check_built),
         Check::Kernel { dkms, precompiled } => kernel::check_kernel(packages, dkms, precompiled),
     }
 }

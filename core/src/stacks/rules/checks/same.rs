@@ -1,23 +1,28 @@
-//! Every package of a component has the version of another component.
+//! Every package of a component has the version of another component, or a newer version.
 
 use super::super::packages::Packages;
-use super::super::version::first;
+use super::super::version::{compare, first};
 use super::{Outcome, missing_partner, violated};
 
-/// The part of a version that must be equal.
+/// The compared part of a version.
 #[derive(Clone, Copy)]
 pub(super) enum Cut {
     /// With epoch and revision.
     Whole,
     /// The first numbers.
     Numbers(usize),
+    /// The first numbers, where a newer version fits too.
+    NotOlder(usize),
 }
 
 impl Cut {
-    fn apply(self, version: &str) -> String {
+    fn fits(self, version: &str, expected: &str) -> bool {
         match self {
-            Self::Whole => version.to_owned(),
-            Self::Numbers(count) => first(version, count),
+            Self::Whole => version == expected,
+            Self::Numbers(count) => first(version, count) == first(expected, count),
+            Self::NotOlder(count) => {
+                compare(&first(version, count), &first(expected, count)).is_ge()
+            }
         }
     }
 }
@@ -38,8 +43,9 @@ pub(super) fn check_same(packages: &Packages<'_>, of: &str, on: &str, cut: Cut) 
         .iter()
         .filter_map(|package| match package.version.as_deref() {
             None => Some(Outcome::Unknown(package.to_string())),
-            Some(version) => (cut.apply(version) != cut.apply(expected))
-                .then(|| violated(package, with, expected)),
+            Some(version) => {
+                (!cut.fits(version, expected)).then(|| violated(package, with, expected))
+            }
         });
     outcomes.collect()
 }

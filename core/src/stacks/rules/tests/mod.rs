@@ -2,6 +2,7 @@
 //! missing facts.
 
 mod branches; // Each driver branch with its CUDA
+mod debian; // Debian's own packages, and prebuilt modules
 mod modules; // Kernel modules: open or proprietary, and for which kernel
 mod nodes; // The same stack on other nodes
 mod storage; // Lustre, Storage Scale

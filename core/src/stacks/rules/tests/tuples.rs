@@ -91,6 +91,14 @@ pub(super) fn wrong_tuples() -> Vec<Tuple> {
             none(),
         ),
         (
+            "R4",
+            json!({ "nvidia-modprobe": "580.95.05-1" }),
+            none(),
+            &["nvidia-modprobe 580.95.05-1", "older", "580.126.20-1"],
+            json!({ "nvidia-modprobe": "595.91.07-1" }),
+            none(),
+        ),
+        (
             "R5",
             none(),
             blackwell(&["mlx5_core"]),
