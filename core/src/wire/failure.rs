@@ -157,7 +157,7 @@ failure_codes! {
     MarkedInUse = "marked_in_use",
     /// A kernel module cannot be loaded.
     ModuleFailed = "module_failed",
-    /// `modinfo` does not know the kernel module.
+    /// `modprobe` or `modinfo` finds no file of the kernel module.
     ModuleUnknown = "module_unknown",
     /// A gate needs something that the machine lacks.
     Needs = "needs",
@@ -201,7 +201,7 @@ failure_codes! {
     PackageLockHeld = "package_lock_held",
     /// The contents of a package cannot be listed.
     PackageUnreadable = "package_unreadable",
-    /// apt or dpkg failed.
+    /// apt or dpkg failed, or dkms has not installed a module.
     PackagesFailed = "packages_failed",
     /// apt finds no solution for the packages of the lock.
     PackagesUnresolvable = "packages_unresolvable",

@@ -16,7 +16,7 @@ use super::dpkg::{self, Database, State};
 use super::postponed::NoServiceStarts;
 use super::progress::{DpkgLog, Effort, count_bytes};
 use super::record::{LeavingPackages, Record};
-use super::{heal, kernel_facts, managed, reboot, room};
+use super::{dkms, heal, kernel_facts, managed, reboot, room};
 use crate::failure::{fatal, io, retryable};
 use crate::files;
 use crate::job::JobContext;
@@ -288,8 +288,15 @@ fn apt(
         true => tool::tail(&output, 600),
         false => reasons[reasons.len().saturating_sub(10)..].join(" | "),
     };
-    match said.contains("No space left on device") || said.contains("don't have enough free space")
-    {
+    // apt reports a failed build by the exit status of a maintainer script.
+    let reason = [vec![reason], dkms::build_errors(machine, &said)]
+        .concat()
+        .join(" | ");
+    // A full disk may show only in the build's log.
+    let is_full = [&*said, reason.as_str()].iter().any(|text| {
+        text.contains("No space left on device") || text.contains("don't have enough free space")
+    });
+    match is_full {
         true => Err(fatal(
             FailureCode::DiskFull,
             format!("apt-get {}: {reason}", arguments[0]),

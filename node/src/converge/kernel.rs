@@ -8,8 +8,8 @@ use muster_core::wire::node::{Failure, FailureCode};
 
 use super::item::{self, Item};
 use super::kernel_facts::{
-    FILE_MAX, INITRAMFS, MENU, MODPROBE, MODULES, command_line, is_loaded, newest_release, numbers,
-    release_of, releases, running_release, underscored, words,
+    FILE_MAX, INITRAMFS, KERNELS, MENU, MODPROBE, MODULES, command_line, is_loaded, module_of,
+    newest_release, numbers, release_of, releases, running_release, underscored, words,
 };
 use super::record::LeavingPackages;
 use super::{managed, pending::Pending, reboot, room};
@@ -230,7 +230,7 @@ pub(super) fn chosen(
         .filter_map(|name| release_of(name))
         .collect();
     let stays = |release: &String| *release != wanted && !gone.contains(release);
-    let rivals = releases(machine, "/boot/vmlinuz-");
+    let rivals = releases(machine, KERNELS);
     rivals
         .iter()
         .any(|rival| stays(rival) && numbers(rival) >= numbers(&wanted))
@@ -263,12 +263,6 @@ fn initramfs_holds(
     Ok(listing.lines().any(|line| {
         former(line) || module_of(line).is_some_and(|module| modules.contains(&module))
     }))
-}
-
-/// Returns `nouveau` for `usr/lib/modules/6.1.0/kernel/drivers/gpu/nouveau.ko.xz`.
-fn module_of(path: &str) -> Option<String> {
-    let name = path.rsplit('/').next()?;
-    name.find(".ko").map(|end| underscored(&name[..end]))
 }
 
 /// Maps `vm.swappiness` to /proc/sys/vm/swappiness. When the first separator is a slash, slashes

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_core::stacks::ConvergePlan;
 use muster_core::wire::node::{Failure, FailureCode};
 
 use crate::failure::retryable;
@@ -12,6 +13,9 @@ pub(super) const MODPROBE: &str = "/etc/modprobe.d/";
 
 /// Prefix of initramfs files; the release follows.
 pub(super) const INITRAMFS: &str = "/boot/initrd.img-";
+
+/// Prefix of kernel files; the release follows.
+pub(super) const KERNELS: &str = "/boot/vmlinuz-";
 
 /// GRUB's menu, read at boot.
 pub(super) const MENU: &str = "/boot/grub/grub.cfg";
@@ -62,6 +66,23 @@ pub(super) fn running_release(machine: &Machine) -> Result<Option<String>, Failu
         .filter(|release| !release.is_empty()))
 }
 
+/// Returns the release of the next boot: the plan's kernel, else the newest kernel of the boot
+/// menu, else the running kernel. Of releases with equal numbers, such as two flavours of a kernel,
+/// the running release is preferred.
+///
+/// # Errors
+/// `io`.
+pub(super) fn next_release(machine: &Machine, plan: &ConvergePlan) -> Result<String, Failure> {
+    let running = running_release(machine)?;
+    let rank = |release: &String| (numbers(release), running.as_ref() == Some(release));
+    let planned = plan.packages.iter();
+    let planned = planned.filter_map(|package| release_of(&package.name));
+    let newest = || releases(machine, KERNELS).into_iter().max_by_key(rank);
+    let next = planned.max_by_key(rank).or_else(newest);
+    next.or(running)
+        .ok_or_else(|| retryable(FailureCode::Io, "/proc is not mounted"))
+}
+
 /// Returns the tokens of the running kernel's command line.
 ///
 /// # Errors
@@ -108,6 +129,12 @@ pub(super) fn is_loaded(machine: &Machine, name: &str) -> bool {
 
 pub(super) fn underscored(name: &str) -> String {
     name.replace('-', "_")
+}
+
+/// Returns `nouveau` for `usr/lib/modules/6.1.0/kernel/drivers/gpu/nouveau.ko.xz`.
+pub(super) fn module_of(path: &str) -> Option<String> {
+    let name = path.rsplit('/').next()?;
+    name.find(".ko").map(|end| underscored(&name[..end]))
 }
 
 /// Joins words by single spaces, because the kernel separates several numbers by tabs.

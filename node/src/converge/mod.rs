@@ -1,12 +1,13 @@
 //! Brings the installed OS to its plan: observe, change the differences, observe again. The plan
 //! alone decides the wanted state.
 //!
-//! Every run is the same. A run on a node that already matches starts at most one program and
+//! Every run is the same. A run on a node that already matches starts only programs that read, and
 //! writes no file. A run after a kill finishes the interrupted work, from dpkg's database and from
 //! `pending`.
 
 mod apt; // Packages, in one transaction from the bundle
 mod archives; // Archives for dpkg
+pub(crate) mod dkms; // Modules built on the node
 pub(crate) mod dpkg; // dpkg's record and locks
 pub mod file; // Files, written atomically
 mod heal; // Repair after a killed dpkg
@@ -14,6 +15,7 @@ mod item; // Wanted and found state of an item
 pub(crate) mod kernel; // Settings, modules, command line, release
 pub(crate) mod kernel_facts; // Releases, modules and the command line, from files
 pub mod managed; // Configuration files made from the plan
+mod module_file; // The file behind a module's name
 mod pending; // Unfinished work of a killed run
 mod postponed; // Service starts by packages
 mod progress; // Progress of apt and dpkg, measured from outside
@@ -189,7 +191,13 @@ fn change(
     cx.check()?;
     apt::write_sources(machine, plan)?;
     apt::converge(machine, plan, cx)?;
+    // Files, settings and boot files are written although a module is missing. Modules are not
+    // loaded then, and services not started.
+    let built = dkms::check(machine, plan, cx);
     cx.check()?;
+    if let Err(failure) = &built {
+        cx.log(&failure.message);
+    }
     // Computed again, because a package may just have installed a file of the same name.
     write_files(machine, plan, &Wanted::of(machine, plan)?.targets, cx)?;
     let held = item::held_back(&kernel::items(machine, plan, cx)?);
@@ -198,9 +206,10 @@ fn change(
             "a reboot is due: modules and services of the new kernel or driver wait for the reboot",
         );
     }
-    kernel::apply(machine, plan, held, cx)?;
+    kernel::apply(machine, plan, held || built.is_err(), cx)?;
     kernel::apply_boot(machine, pending, cx)?;
     cx.check()?;
+    built?;
     services::reload(machine, plan, pending, cx)?;
     // A due boot starts the units. Units of the plan may need a postponed unit.
     if !held {

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::file::Target;
 use super::item::Item;
-use super::{kernel_facts, managed};
+use super::module_file::Place;
+use super::{kernel_facts, managed, module_file};
 use crate::files;
 use crate::job::JobContext;
 use crate::machine::Machine;
@@ -131,7 +132,7 @@ pub(super) fn not_brought(machine: &Machine, items: &[Item]) -> Result<Vec<&'sta
 /// Returns an item for each change waiting for the reboot.
 ///
 /// # Errors
-/// `io`, or `malformed`.
+/// `io`, `malformed`, or the failure of a program without an answer, such as `tool_timeout`.
 pub(super) fn items(
     machine: &Machine,
     plan: &ConvergePlan,
@@ -155,25 +156,90 @@ pub(super) fn items(
     Ok(items)
 }
 
-/// Reports a loaded module whose version differs from the file on disk. Modules that are not
-/// loaded, built in or without a version are skipped.
+/// A version that the kernel shows of a loaded module.
+struct Shown {
+    /// The field of modinfo, and the file below /sys/module.
+    field: &'static str,
+    loaded: String,
+}
+
+/// Reports a loaded module that differs from the module's file on disk. Modules that are not loaded,
+/// built in or without a version are skipped. A GPU driver without a readable file counts as
+/// different: the next boot cannot load the driver from the disk, and the driver of the next boot is
+/// unknown. Where modprobe and modinfo name no file of a module that modprobe knows, the difference
+/// is unknown, and the log has a warning.
+///
+/// # Errors
+/// `io`, or the failure of a program without an answer, such as `tool_timeout`.
 fn stale(machine: &Machine, name: &str, cx: &JobContext) -> Result<Option<Item>, Failure> {
-    // Two flavours of a driver share the version and differ in the source version.
+    let shown = shown(machine, name)?;
+    let Some(first) = shown.first() else {
+        return Ok(None);
+    };
+    let item = |wanted: String, found: String| {
+        Item::new(format!("loaded module {name}"), wanted, Some(found)).held_until_boot()
+    };
+    let unreadable = |why: String| {
+        let found = format!("{}; on disk: {why}", first.loaded);
+        let is_driver = DRIVERS.contains(&name);
+        is_driver.then(|| item("the version on disk".to_owned(), found))
+    };
+    let file = match module_file::find(machine, name, cx)? {
+        Place::File(file) => file,
+        Place::BuiltIn => return Ok(None),
+        Place::Missing(why) => return Ok(unreadable(why)),
+        Place::Unknown(why) => {
+            cx.log(&format!(
+                "the loaded module {name} cannot be compared with the disk: {why}"
+            ));
+            return Ok(None);
+        }
+    };
+    match differing(machine, &file, &shown, cx) {
+        Ok(differing) => Ok(differing.map(|(on_disk, loaded)| item(on_disk, loaded))),
+        Err(failure) if failure.code == FailureCode::ModuleUnknown => {
+            Ok(unreadable(failure.message))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Returns the versions of a loaded module. Two flavours of a driver share the version and differ in
+/// the source version.
+fn shown(machine: &Machine, name: &str) -> Result<Vec<Shown>, Failure> {
+    let mut shown = Vec::new();
     for field in ["version", "srcversion"] {
-        let Some(loaded) = machine.read(&format!("/sys/module/{name}/{field}"), MAX)? else {
-            continue;
-        };
-        let loaded = String::from_utf8_lossy(&loaded).trim().to_owned();
-        // The module file of the running kernel, as modprobe would choose.
-        let argv = ["modinfo", "-F", field, "--", name];
-        let Ok(installed) = machine.output(cx, FailureCode::ModuleUnknown, &argv, MODINFO_TIMEOUT)
-        else {
-            continue;
-        };
-        let installed = String::from_utf8_lossy(&installed).trim().to_owned();
-        if !installed.is_empty() && !loaded.is_empty() && installed != loaded {
-            let item = Item::new(format!("loaded module {name}"), installed, Some(loaded));
-            return Ok(Some(item.held_until_boot()));
+        let loaded = machine.read(&format!("/sys/module/{name}/{field}"), MAX)?;
+        let loaded = String::from_utf8_lossy(&loaded.unwrap_or_default())
+            .trim()
+            .to_owned();
+        if !loaded.is_empty() {
+            shown.push(Shown { field, loaded });
+        }
+    }
+    Ok(shown)
+}
+
+/// Returns the first difference, on disk and loaded. A value missing on disk is `none`.
+///
+/// # Errors
+/// `module_unknown` when modinfo cannot read the file.
+fn differing(
+    machine: &Machine,
+    file: &str,
+    shown: &[Shown],
+    cx: &JobContext,
+) -> Result<Option<(String, String)>, Failure> {
+    for shown in shown {
+        let argv = ["modinfo", "-F", shown.field, "--", file];
+        let said = machine.output(cx, FailureCode::ModuleUnknown, &argv, MODINFO_TIMEOUT)?;
+        let on_disk = String::from_utf8_lossy(&said).trim().to_owned();
+        if on_disk != shown.loaded {
+            let on_disk = match on_disk.is_empty() {
+                true => "none".to_owned(),
+                false => on_disk,
+            };
+            return Ok(Some((on_disk, shown.loaded.clone())));
         }
     }
     Ok(None)

@@ -38,7 +38,8 @@ fn setup() -> Option<(Tree, Bundle)> {
         "/usr/sbin/modinfo",
         "#!/bin/sh\n[ $2 = version ] && cat /usr/share/nvidia/version\n",
     );
-    let modprobe = "#!/bin/sh\n[ ! -e /run/old-kernel ] || exit 1\nmkdir -p /sys/module/$2\ncp /usr/share/nvidia/version /sys/module/$2/version\n";
+    let modprobe = "#!/bin/sh\n[ $1 != --show-depends ] || { echo insmod /lib/modules/6.1/nvidia.ko; exit; }\n\
+                    [ ! -e /run/old-kernel ] || exit 1\nmkdir -p /sys/module/$2\ncp /usr/share/nvidia/version /sys/module/$2/version\n";
     tree.program("/usr/sbin/modprobe", modprobe);
     Some((tree, bundle))
 }
@@ -118,6 +119,170 @@ fn a_changed_driver_waits_for_the_boot_and_is_loaded_after_it() {
         );
         assert!(run_on(&machine, &plan, &cx()).expect("and again").clean());
     }
+}
+
+/// Returns a tree with a loaded module of version 550.1, without a bundle to install.
+fn loaded(module: &str) -> Option<(Tree, ConvergePlan)> {
+    let tree = Tree::unpack()?;
+    tree.write(&format!("/sys/module/{module}/version"), "550.1\n");
+    let mut plan = Bundle::of(&[]).plan(&[]);
+    plan.dry_run = true;
+    Some((tree, plan))
+}
+
+/// As modprobe and modinfo answer for Debian's driver: only the file of another name exists.
+const OF_DEBIAN: [(&str, &str); 2] = [
+    (
+        "/usr/sbin/modprobe",
+        "#!/bin/sh\ncase \"$*\" in\n\
+         '--show-depends -- nvidia') echo 'install modprobe -i nvidia-current $CMDLINE_OPTS ' ;;\n\
+         '--show-depends --ignore-install -- nvidia-current') cat /run/insertion ;;\n\
+         *) exit 1 ;;\nesac\n",
+    ),
+    (
+        "/usr/sbin/modinfo",
+        "#!/bin/sh\n[ \"$*\" = '-F version -- /lib/modules/6.12/nvidia-current.ko.xz' ] && cat /run/version\n",
+    ),
+];
+const INSERTION: &str = "insmod /lib/modules/6.12/nvidia-current.ko.xz NVreg_X=0 \n";
+
+#[test]
+fn a_driver_is_compared_with_the_file_that_modprobe_would_insert() {
+    let Some((tree, plan)) = loaded("nvidia") else {
+        return;
+    };
+    for (path, text) in OF_DEBIAN {
+        tree.program(path, text);
+    }
+    tree.write("/run/insertion", INSERTION);
+    tree.write("/run/version", "580.1\n");
+    let report = run_on(&tree.machine(), &plan, &cx()).expect("a look");
+    assert_eq!(report.reboot_for, ["loaded module nvidia"]);
+    let item = report
+        .items
+        .iter()
+        .find(|item| item.item == "loaded module nvidia")
+        .expect("the module");
+    assert_eq!(
+        (item.before.as_deref(), item.after.as_deref()),
+        (Some("550.1"), Some("580.1"))
+    );
+    tree.write("/run/version", "550.1\n");
+    let report = run_on(&tree.machine(), &plan, &cx()).expect("a look");
+    assert_eq!(report.reboot_for, Vec::<String>::new());
+}
+
+#[test]
+fn a_loaded_driver_without_a_file_is_unknown_and_asks_for_a_boot() {
+    let Some((tree, plan)) = loaded("nvidia") else {
+        return;
+    };
+    let missing = "#!/bin/sh\necho 'modprobe: FATAL: Module nvidia not found' >&2\nexit 1\n";
+    tree.program("/usr/sbin/modprobe", missing);
+    let report = run_on(&tree.machine(), &plan, &cx()).expect("a look");
+    assert_eq!(report.reboot_for, ["loaded module nvidia"]);
+    let reason = report.items.iter().find_map(|item| {
+        item.before
+            .as_deref()
+            .filter(|text| text.contains("550.1; "))
+    });
+    assert!(
+        reason.is_some_and(|text| text.contains("Module nvidia not found")),
+        "{report:#?}"
+    );
+    // A file that modinfo cannot read.
+    for (path, text) in OF_DEBIAN {
+        tree.program(path, text);
+    }
+    tree.write("/run/insertion", INSERTION);
+    let report = run_on(&tree.machine(), &plan, &cx()).expect("a look");
+    assert_eq!(report.reboot_for, ["loaded module nvidia"]);
+    // A module of the kernel itself has no file.
+    tree.write("/run/insertion", "builtin nvidia_current\n");
+    let report = run_on(&tree.machine(), &plan, &cx()).expect("a look");
+    assert_eq!(report.reboot_for, Vec::<String>::new());
+}
+
+#[test]
+fn a_loaded_module_of_the_stack_without_a_file_waits_for_no_boot() {
+    let Some((tree, mut plan)) = loaded("ib_umad") else {
+        return;
+    };
+    plan.modules_load = vec!["ib_umad".into()];
+    tree.program("/usr/sbin/modprobe", "#!/bin/sh\nexit 1\n");
+    let report = run_on(&tree.machine(), &plan, &cx()).expect("a look");
+    assert_eq!(report.reboot_for, Vec::<String>::new());
+    tree.program(
+        "/usr/sbin/modprobe",
+        "#!/bin/sh\necho insmod /lib/modules/6.12/ib_umad.ko\n",
+    );
+    tree.program("/usr/sbin/modinfo", "#!/bin/sh\necho 580.1\n");
+    let report = run_on(&tree.machine(), &plan, &cx()).expect("a look");
+    assert_eq!(report.reboot_for, ["loaded module ib_umad"]);
+}
+
+#[test]
+fn a_modprobe_without_an_answer_is_a_failure_and_no_difference() {
+    let Some((tree, plan)) = loaded("nvidia") else {
+        return;
+    };
+    tree.program("/usr/sbin/modprobe", "#!/bin/sh\nsleep 60\n");
+    let cx = JobContext::foreground(Duration::ZERO);
+    let failed = failure(run_on(&tree.machine(), &plan, &cx));
+    assert_eq!(failed.code, FailureCode::ToolTimeout, "{failed:?}");
+}
+
+#[test]
+fn a_value_of_a_loaded_driver_is_compared_although_the_file_has_none() {
+    let Some((tree, plan)) = loaded("nvidia") else {
+        return;
+    };
+    tree.write("/sys/module/nvidia/srcversion", "AAAA\n");
+    let modprobe = "#!/bin/sh\necho insmod /lib/modules/6.12/nvidia.ko\n";
+    tree.program("/usr/sbin/modprobe", modprobe);
+    let modinfo = "#!/bin/sh\n[ ! -e /run/$2 ] || cat /run/$2\n";
+    tree.program("/usr/sbin/modinfo", modinfo);
+    let difference = || {
+        let report = run_on(&tree.machine(), &plan, &cx()).expect("a look");
+        let mut items = report.items.into_iter();
+        let item = items.find(|item| item.item == "loaded module nvidia");
+        item.map(|item| (item.before, item.after))
+    };
+    let pair = |before: &str, after: &str| Some((Some(before.to_owned()), Some(after.to_owned())));
+    tree.write("/run/srcversion", "BBBB\n");
+    assert_eq!(difference(), pair("550.1", "none"));
+    tree.write("/run/version", "550.1\n");
+    assert_eq!(difference(), pair("AAAA", "BBBB"));
+    // A driver without a version, loaded and on disk.
+    tree.remove("/sys/module/nvidia/version");
+    tree.remove("/run/version");
+    assert_eq!(difference(), pair("AAAA", "BBBB"));
+    tree.write("/run/srcversion", "AAAA\n");
+    assert_eq!(difference(), None);
+}
+
+#[test]
+fn a_driver_of_an_unknown_install_command_is_compared_by_its_own_name() {
+    let Some((tree, plan)) = loaded("nvidia") else {
+        return;
+    };
+    let modprobe = "#!/bin/sh\necho install /bin/true\n";
+    tree.program("/usr/sbin/modprobe", modprobe);
+    let reboot_for = || {
+        let report = run_on(&tree.machine(), &plan, &cx()).expect("a look");
+        report.reboot_for
+    };
+    let none = Vec::<String>::new();
+    assert_eq!(reboot_for(), none, "without an answer no boot is asked for");
+    let modinfo = "#!/bin/sh\ncase \"$*\" in\n\
+                   '-F filename -- nvidia') echo /lib/modules/6.12/nvidia.ko ;;\n\
+                   '-F version -- /lib/modules/6.12/nvidia.ko') cat /run/version ;;\n\
+                   *) exit 1 ;;\nesac\n";
+    tree.program("/usr/sbin/modinfo", modinfo);
+    tree.write("/run/version", "580.1\n");
+    assert_eq!(reboot_for(), ["loaded module nvidia"]);
+    tree.write("/run/version", "550.1\n");
+    assert_eq!(reboot_for(), none);
 }
 
 #[test]

@@ -15,7 +15,7 @@ enum Of {
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("df failed: {}", scan::word(answer.messages)));
+        return Err(format!("df failed: {}", answer.reason()));
     }
     scan::whole(answer.text)?;
     let mut lines = answer.text.lines();

@@ -3,14 +3,10 @@
 //! the loss.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::{Bench, Reading, scan};
-use muster_core::wire::node::FailureCode;
+use crate::converge::dkms::{Line, TREE, parse_line, status};
 
-const STATUS_TIMEOUT: Duration = Duration::from_secs(60);
-/// Folder of dkms with a subfolder for each module.
-const TREE: &str = "/var/lib/dkms";
 const RELEASE_MAX: u64 = 4096;
 
 /// Returns the reason to skip the gate on a node without dkms modules.
@@ -39,22 +35,9 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
         .read("/proc/sys/kernel/osrelease", RELEASE_MAX)
         .map_err(|failure| failure.message)?;
     let running = running.ok_or("there is no /proc/sys/kernel/osrelease")?;
-    let argv = ["dkms", "status"];
-    let said = bench
-        .machine
-        .output(bench.cx, FailureCode::DkmsUnreadable, &argv, STATUS_TIMEOUT);
-    let said = said.map_err(|failure| failure.message)?;
+    let said = status(&bench.machine, bench.cx).map_err(|failure| failure.message)?;
     let said = std::str::from_utf8(&said).map_err(|_| "the answer of dkms is not UTF-8")?;
     read(said, String::from_utf8_lossy(&running).trim())
-}
-
-/// State of a module's version, from a line of `dkms status`.
-struct Line<'a> {
-    module: &'a str,
-    kernel: Option<&'a str>,
-    state: &'a str,
-    /// Text in parentheses after the state.
-    beside: &'a str,
 }
 
 /// Compares the output of dkms with the running kernel. Counts a module once, whichever of its
@@ -62,7 +45,8 @@ struct Line<'a> {
 fn read(said: &str, running: &str) -> Result<Reading, String> {
     let mut modules: BTreeMap<&str, Vec<Line<'_>>> = BTreeMap::new();
     for text in said.lines() {
-        let one = line(text).ok_or_else(|| format!("{:?} is not understood", scan::word(text)))?;
+        let one =
+            parse_line(text).ok_or_else(|| format!("{:?} is not understood", scan::word(text)))?;
         modules.entry(one.module).or_default().push(one);
     }
     if modules.is_empty() {
@@ -83,7 +67,9 @@ fn read(said: &str, running: &str) -> Result<Reading, String> {
             Some(_) => {}
             None => {
                 missing += 1;
-                let state = here().next().map_or("not built", |line| line.state);
+                let broken = lines.iter().find(|line| line.state == "broken");
+                let line = broken.or_else(|| here().next());
+                let state = line.map_or("not built", |line| line.state);
                 reading.notes.push(format!(
                     "{} is {state} for {running}, not installed",
                     scan::word(module)
@@ -95,34 +81,6 @@ fn read(said: &str, running: &str) -> Result<Reading, String> {
     reading.count("dkms.missing", missing);
     reading.count("dkms.changed", changed);
     Ok(reading)
-}
-
-/// Parses `demo/1.0, 6.1.0-40-amd64, x86_64: installed (…)`, or `demo/1.0: added`. dkms 2 writes
-/// `demo, 1.0, …`.
-fn line(text: &str) -> Option<Line<'_>> {
-    let (head, said) = text.split_once(": ")?;
-    let (state, beside) = said.split_once(' ').unwrap_or((said, ""));
-    if !["added", "built", "installed", "installed-weak"].contains(&state) {
-        return None;
-    }
-    let parts: Vec<&str> = head.split(", ").collect();
-    let (module, rest) = match parts.split_first()? {
-        (first, rest) if first.contains('/') => (first.split_once('/')?.0, rest),
-        (first, rest) => (*first, rest.split_first()?.1),
-    };
-    let kernel = match rest {
-        [] => None,
-        [kernel, _arch] => Some(*kernel),
-        _ => return None,
-    };
-    // The line of a built or installed module names a kernel. The line of a module only added names
-    // none.
-    (!module.is_empty() && (kernel.is_some() || state == "added")).then_some(Line {
-        module,
-        kernel,
-        state,
-        beside,
-    })
 }
 
 #[cfg(test)]
@@ -157,6 +115,14 @@ mod tests {
             "a kernel that nothing was built for"
         );
         assert_eq!(counts(CHANGED, "6.1.0-40-amd64"), Ok([3.0, 1.0, 1.0]));
+    }
+
+    #[test]
+    fn a_module_without_its_sources_is_missing() {
+        let reading = read("demo/1.0: broken\n", "6.1.0-40-amd64").expect("it is read");
+        assert_eq!(reading.number("dkms.missing", ""), Some(1.0));
+        let note = "demo is broken for 6.1.0-40-amd64, not installed";
+        assert_eq!(reading.notes, [note]);
     }
 
     #[test]

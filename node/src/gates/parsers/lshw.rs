@@ -27,7 +27,7 @@ struct Counts {
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("lshw failed: {}", scan::word(answer.messages)));
+        return Err(format!("lshw failed: {}", answer.reason()));
     }
     let document: Value = json(answer.text)?;
     let system = match &document {

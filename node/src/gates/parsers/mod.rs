@@ -42,6 +42,9 @@ use crate::tool::{OUTPUT_MAX, Superseded};
 /// Maximum length of a parsed output, in bytes. Most tools print far less.
 const ANSWER_MAX: usize = 1 << 20;
 
+/// Words of failure in an output.
+const FAILURES: [&str; 3] = ["error", "fail", "couldn't"];
+
 /// The output of a tool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer<'a> {
@@ -52,6 +55,27 @@ pub(super) struct Answer<'a> {
     pub(super) messages: &'a str,
     /// Serial of the disk under test.
     pub(super) serial: Option<&'a str>,
+}
+
+impl Answer<'_> {
+    /// Returns the reason of a failed tool: the messages, or a line of the output where the messages
+    /// are empty. The first line with a word of failure is preferred to the first line. nvidia-smi
+    /// writes its reasons to stdout.
+    fn reason(&self) -> String {
+        let messages = scan::word(self.messages);
+        if !messages.is_empty() {
+            return messages;
+        }
+        // The opening of a JSON document is no reason.
+        let is_reason = |line: &String| !["", "{", "["].contains(&line.as_str());
+        let lines = || self.text.lines().map(scan::word).filter(is_reason);
+        let is_failure = |line: &String| {
+            let line = line.to_ascii_lowercase();
+            FAILURES.iter().any(|word| line.contains(word))
+        };
+        let failure = lines().find(is_failure);
+        failure.or_else(|| lines().next()).unwrap_or_default()
+    }
 }
 
 /// The result of a parser.
@@ -202,12 +226,13 @@ pub(super) fn superseded(parser: &str) -> Option<Superseded> {
     (parser == "gpu-burn").then_some(nvidia::gpu_burn::is_superseded)
 }
 
-/// Returns the reason to skip a built-in measurement on the node, if the measurement does not
-/// apply.
+/// Returns the reason to skip a gate on the node: a built-in measurement does not apply, or the tool
+/// must not start.
 pub(super) fn absent(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     match gate.parser.as_str() {
         "dkms" => dkms::absent(bench),
         "firmware" => firmware::unheard(bench),
+        "gpu-burn" => nvidia::gpu_burn::absent(gate, bench),
         "mounts" => mounts::absent(bench),
         _ => None,
     }

@@ -20,10 +20,7 @@ const ZERO_CELSIUS_IN_KELVIN: f64 = 273.0;
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!(
-            "the disk was not read: {}",
-            answer.messages.trim().chars().take(200).collect::<String>()
-        ));
+        return Err(format!("the disk was not read: {}", answer.reason()));
     }
     let log: Log = json(answer.text)?;
     let media_errors: u64 = match &log.media_errors {

@@ -58,7 +58,7 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
         return Err(format!(
             "the BMC was not asked (status {}): {}",
             answer.exit,
-            scan::word(answer.messages)
+            answer.reason()
         ));
     }
     scan::whole(answer.text)?;

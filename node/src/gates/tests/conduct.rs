@@ -289,6 +289,60 @@ fn a_gate_is_skipped_with_the_reason_where_its_needs_do_not_hold() {
     );
 }
 
+/// Debian's gpu-burn forks without end on a node without a GPU.
+#[test]
+fn gpu_burn_starts_only_where_the_driver_lists_a_gpu() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut burn = gate(
+        "id = \"a\"\nstage = \"node\"\nparser = \"gpu-burn\"\ntimeout_s = 5\nargv = [\"true\"]\nrequired = false\n\
+         criteria = [{ metric = \"burn.faulty\", op = \"==\", limit = 0, unit = \"GPUs\" }]\n",
+    );
+    let lines = "echo $1 >> $0.calls\n[ \"$1\" != -l ] || { cat $0.listed; exit; }\necho run >> $0.runs\nexit 1";
+    burn.argv = vec![script(folder.path(), lines)];
+    let is_called = || folder.path().join("tool.calls").exists();
+    let is_started = || folder.path().join("tool.runs").exists();
+    let skipped = only(folder.path(), burn.clone());
+    assert!(
+        skipped.verdict == Verdict::Skipped && skipped.reason.contains("lists no GPU"),
+        "{}",
+        skipped.reason
+    );
+    // A driver without GPUs has an empty folder.
+    let gpus = folder.path().join("proc/driver/nvidia/gpus");
+    std::fs::create_dir_all(&gpus).expect("a folder");
+    let required = only(
+        folder.path(),
+        Gate {
+            required: true,
+            ..burn.clone()
+        },
+    );
+    assert_eq!(required.verdict, Verdict::Error, "{}", required.reason);
+    assert!(!is_called());
+    std::fs::create_dir(gpus.join("0000:1b:00.0")).expect("a folder");
+    // The driver lists the GPU, and CUDA does not reach it.
+    let skipped = only(folder.path(), burn.clone());
+    assert!(
+        skipped.verdict == Verdict::Skipped && skipped.reason.contains("gpu_burn -l failed: "),
+        "{}",
+        skipped.reason
+    );
+    // A version without the option burns.
+    write(folder.path(), "tool.listed", "Burning for 10 seconds.\n");
+    let skipped = only(folder.path(), burn.clone());
+    assert!(
+        skipped.reason.contains("does not know the option"),
+        "{}",
+        skipped.reason
+    );
+    assert!(is_called() && !is_started());
+    let listed = "ID 0: NVIDIA H200, 150754MB\n";
+    write(folder.path(), "tool.listed", listed);
+    let ran = only(folder.path(), burn);
+    assert_eq!(ran.verdict, Verdict::Error, "{}", ran.reason);
+    assert!(is_started());
+}
+
 #[test]
 fn a_missing_tool_skips_an_optional_gate_and_fails_a_required_one() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -51,7 +51,7 @@ const PLACES: [(&str, &str, &str, &str); 9] = [
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("amd-smi failed: {}", scan::word(answer.messages)));
+        return Err(format!("amd-smi failed: {}", answer.reason()));
     }
     let gpus = match json(answer.text)? {
         Document::Listed(gpus) | Document::Held { gpu_data: gpus } => gpus,

@@ -49,7 +49,7 @@ const NUMBERS: [(&[&str], &str, f64); 8] = [
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("rocm-smi failed: {}", scan::word(answer.messages)));
+        return Err(format!("rocm-smi failed: {}", answer.reason()));
     }
     let Document(document) = json(answer.text)?;
     let mut reading = Reading::default();

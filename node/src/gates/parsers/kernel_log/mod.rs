@@ -50,10 +50,7 @@ pub(in crate::gates::parsers) fn parse(
     overrides: Option<&XidOverrides>,
 ) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!(
-            "the log was not read: {}",
-            scan::word(answer.messages)
-        ));
+        return Err(format!("the log was not read: {}", answer.reason()));
     }
     scan::whole(answer.text)?;
     let mut reading = counted(answer.text, overrides)?;

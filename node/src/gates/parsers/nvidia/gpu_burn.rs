@@ -4,9 +4,22 @@
 //! present. A GPU with a dead process may
 //! also be reported as `OK`, and counts as faulty.
 
-use crate::gates::parsers::{Answer, Reading, scan};
+use std::time::Duration;
+
+use muster_core::gates::Gate;
+use muster_core::wire::node::Failure;
+
+use crate::gates::call::{collect_words, expand_argument};
+use crate::gates::parsers::{Answer, Bench, Reading, scan};
+use crate::tool::{self, Call, ToolError};
 
 const GPUS_MAX: usize = 256;
+/// Folder of NVIDIA's driver with a subfolder for each GPU.
+const DRIVEN: &str = "/proc/driver/nvidia/gpus";
+/// Longest list of the GPUs by gpu-burn.
+const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Written at the start of a burn.
+const BURNS: &str = "Burning for ";
 
 /// A progress line: `100.0%  proc'd: 405 (26255 Gflop/s) - 405 (26545 Gflop/s)   errors: 0 - 0
 /// temps: 87 C - 74 C`
@@ -19,9 +32,65 @@ struct Progress {
     temperatures: Vec<Option<f64>>,
 }
 
+/// Returns the reason against a start of gpu-burn: the driver lists no GPU, or CUDA does not reach
+/// the GPUs. Without a GPU the tool reads a number that was never set, and starts that many
+/// processes.
+pub(in crate::gates::parsers) fn absent(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
+    let mut gpus = std::fs::read_dir(bench.machine.path(DRIVEN))
+        .into_iter()
+        .flatten()
+        .flatten();
+    if gpus.next().is_none() {
+        return Some("NVIDIA's driver lists no GPU".to_owned());
+    }
+    let program = gate.argv.first()?;
+    match expand_argument(program, &collect_words(bench.plan, None, None)) {
+        Ok(program) => unlisted(&program, gate, bench),
+        Err(why) => Some(why),
+    }
+}
+
+/// Returns the failure of `gpu_burn -l`. The option lists CUDA's GPUs, and starts no process. A
+/// version without the option starts a burn.
+fn unlisted(program: &str, gate: &Gate, bench: &Bench<'_>) -> Option<String> {
+    let env = gate.env.iter();
+    let env: Vec<(&str, &str)> = env.map(|(name, value)| (&**name, &**value)).collect();
+    let call = Call {
+        argv: &[program, "-l"],
+        env: &env,
+        timeout: Some(LIST_TIMEOUT),
+        kills_leftovers: true,
+        ..Call::default()
+    };
+    let done = match tool::run(bench.cx, &call) {
+        Ok(done) => done,
+        // The start of the tool reports both.
+        Err(ToolError::Cancelled(_) | ToolError::Missing(_)) => return None,
+        Err(error) => {
+            return Some(format!(
+                "gpu_burn -l failed: {}",
+                Failure::from(error).message
+            ));
+        }
+    };
+    let text = String::from_utf8_lossy(&done.stdout);
+    if text.contains(BURNS) {
+        return Some("gpu_burn -l failed: this version does not know the option".to_owned());
+    }
+    let messages = String::from_utf8_lossy(&done.stderr);
+    let answer = Answer {
+        exit: done.status.code().unwrap_or(-1),
+        text: &text,
+        messages: &messages,
+        serial: None,
+    };
+    (!done.status.success())
+        .then(|| format!("gpu_burn -l failed: {}: {}", done.status, answer.reason()))
+}
+
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("gpu_burn failed: {}", scan::word(answer.messages)));
+        return Err(format!("gpu_burn failed: {}", answer.reason()));
     }
     scan::whole(answer.text)?;
     let verdicts = verdicts(answer.text)?;

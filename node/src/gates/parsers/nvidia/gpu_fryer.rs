@@ -40,7 +40,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             return Err(format!(
                 "its last word does not go with exit status {}: {}",
                 answer.exit,
-                scan::word(answer.messages)
+                answer.reason()
             ));
         }
     }

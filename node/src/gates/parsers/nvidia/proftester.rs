@@ -12,10 +12,7 @@ const LINES_MAX: usize = 3600;
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!(
-            "dcgmproftester failed: {}",
-            scan::word(answer.messages)
-        ));
+        return Err(format!("dcgmproftester failed: {}", answer.reason()));
     }
     scan::whole(answer.text)?;
     let mut gpus: BTreeMap<u32, (Vec<f64>, bool)> = BTreeMap::new();

@@ -17,10 +17,7 @@ struct Gpu {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!(
-            "nvidia-smi failed: {}",
-            scan::word(answer.messages)
-        ));
+        return Err(format!("nvidia-smi failed: {}", answer.reason()));
     }
     scan::whole(answer.text)?;
     let mut lines = answer.text.lines().filter(|line| !line.trim().is_empty());

@@ -49,10 +49,7 @@ struct Gpu {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!(
-            "nvidia-smi failed: {}",
-            scan::word(answer.messages)
-        ));
+        return Err(format!("nvidia-smi failed: {}", answer.reason()));
     }
     let text = without_names(answer.text);
     if text.contains(char::REPLACEMENT_CHARACTER) {

@@ -27,10 +27,7 @@ enum Path {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!(
-            "nvidia-smi failed: {}",
-            scan::word(answer.messages)
-        ));
+        return Err(format!("nvidia-smi failed: {}", answer.reason()));
     }
     scan::whole(answer.text)?;
     let text = plain(answer.text);

@@ -37,7 +37,7 @@ struct Block<'a> {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("mdadm failed: {}", scan::word(answer.messages)));
+        return Err(format!("mdadm failed: {}", answer.reason()));
     }
     scan::whole(answer.text)?;
     let mut blocks: Vec<Block<'_>> = Vec::new();

@@ -21,10 +21,7 @@ struct Found {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!(
-            "/proc/mdstat was not read: {}",
-            scan::word(answer.messages)
-        ));
+        return Err(format!("/proc/mdstat was not read: {}", answer.reason()));
     }
     scan::whole(answer.text)?;
     let lines: Vec<&str> = answer

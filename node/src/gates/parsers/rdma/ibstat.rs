@@ -30,7 +30,7 @@ struct Port {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("ibstat failed: {}", scan::word(answer.messages)));
+        return Err(format!("ibstat failed: {}", answer.reason()));
     }
     scan::whole(answer.text)?;
     let adapters = read(answer.text)?;

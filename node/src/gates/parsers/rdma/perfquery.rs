@@ -42,7 +42,7 @@ const COUNTERS: [(&str, &str, f64); 13] = [
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("perfquery failed: {}", scan::word(answer.messages)));
+        return Err(format!("perfquery failed: {}", answer.reason()));
     }
     scan::whole(answer.text)?;
     let mut reading = Reading::default();

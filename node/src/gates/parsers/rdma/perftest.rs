@@ -15,7 +15,7 @@ const ROWS_MAX: usize = 64;
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("it failed: {}", scan::word(answer.messages)));
+        return Err(format!("it failed: {}", answer.reason()));
     }
     if answer.messages.contains(NO_CLOCK) {
         return Err(format!(

@@ -40,7 +40,7 @@ struct Results {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("it failed: {}", scan::word(answer.messages)));
+        return Err(format!("it failed: {}", answer.reason()));
     }
     let report: Report = json(answer.text)?;
     let results = report.results;

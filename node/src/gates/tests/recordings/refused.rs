@@ -46,6 +46,76 @@ fn what_is_no_answer_says_why() {
     );
 }
 
+/// Returns the exit status and the stdout of a call, from a recording of several calls.
+fn called<'a>(recording: &'a str, command: &str) -> (i32, &'a str) {
+    let head = format!("$ {command}\nexit: ");
+    let (_, rest) = recording.split_once(&head).expect(command);
+    let (exit, rest) = rest.split_once("\nstdout:\n").expect("its stdout");
+    let (stdout, _) = rest.split_once("stderr:\n").expect("its stderr");
+    (exit.parse().expect("a status"), stdout)
+}
+
+/// nvidia-smi writes its reason to stdout, and leaves stderr empty.
+#[test]
+fn a_reason_on_stdout_is_told_where_stderr_is_empty() {
+    let no_module = fixture("nvidia-smi-550.163.01-no-module.txt");
+    let no_library = fixture("nvidia-smi-550.163.01-no-library.txt");
+    let csv =
+        "nvidia-smi --query-gpu=pci.bus_id,name,serial,memory.total --format=csv,noheader,nounits";
+    let driver = "nvidia-smi failed: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.";
+    let library =
+        "nvidia-smi failed: NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.";
+    for (parser, recording, command, wanted) in [
+        ("nvidia-smi-xml", &no_module, "nvidia-smi -q -x", driver),
+        ("nvidia-smi-text", &no_module, "nvidia-smi -q", driver),
+        ("nvidia-smi-csv", &no_module, csv, driver),
+        ("nvidia-smi-topo", &no_module, "nvidia-smi topo -m", driver),
+        (
+            "nvidia-smi-nvlink",
+            &no_module,
+            "nvidia-smi nvlink -s",
+            driver,
+        ),
+        ("nvidia-smi-xml", &no_library, "nvidia-smi -q -x", library),
+    ] {
+        let (exit, text) = called(recording, command);
+        let answer = Answer {
+            exit,
+            text,
+            messages: "",
+            serial: None,
+        };
+        let why = parse(parser, &answer).expect_err(parser);
+        assert!(why.starts_with(wanted), "{parser}: {why}");
+        assert!(
+            why.len() < 150 && !why.contains("Please also try"),
+            "the first line: {why}"
+        );
+        let messages = "on stderr\n";
+        let why = parse(parser, &Answer { messages, ..answer }).expect_err(parser);
+        assert_eq!(why, "nvidia-smi failed: on stderr");
+    }
+    let answer = Answer {
+        exit: 9,
+        text: "\n\u{1b}[31mno driver\u{1b}[0m\nmore\n",
+        messages: "\n",
+        serial: None,
+    };
+    let why = parse("nvidia-smi-text", &answer).expect_err("no answer");
+    assert_eq!(why, "nvidia-smi failed: [31mno driver[0m");
+    for (text, wanted) in [
+        (
+            "Version 1\nError: no device\nit failed\n",
+            "Error: no device",
+        ),
+        ("{\n  [\nno device\n", "no device"),
+        ("{\n", ""),
+    ] {
+        let why = parse("nvidia-smi-text", &Answer { text, ..answer }).expect_err(text);
+        assert_eq!(why, format!("nvidia-smi failed: {wanted}"));
+    }
+}
+
 /// A matrix with a lost link: the row of GPU 0 shows the loss, the row of GPU 2 shows none.
 fn one_way() -> String {
     fixture(TOPO).replacen("GPU0\t X \tNV12\tNV12", "GPU0\t X \tNV12\tNODE", 1)
