@@ -74,6 +74,7 @@ mod rollouts; // Moves of a pool to a revision, in waves
 mod schedulers; // Nodes that take no jobs, as reported by the schedulers
 mod scopes; // Lists and pages for readers of a part of the fleet
 mod simulated; // The server over simulated machines with state
+mod stack_conditions; // Items of a stack for nodes with certain hardware
 mod stacks; // Stacks: refusals, comparison with nodes, hidden secrets
 mod strangers; // The documented contract, tested by Schemathesis
 mod support; // Shared support of all tests

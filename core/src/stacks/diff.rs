@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::language::Expectations;
 use super::rules::{book, glob};
-use super::{FileItem, LockedRepository, Part, StackLock, StackSpec};
+use super::{FileItem, LockedRepository, Part, ServiceItem, StackLock, StackSpec};
 use crate::effects::Effect;
 use crate::firmware::UpdateClass;
 use crate::values::Digest;
@@ -155,6 +155,9 @@ fn list_differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
     differences
 }
 
+/// Mark of items for nodes with a GPU, behind the name.
+const OF_GPU: &str = " where there is a GPU";
+
 /// The items of a stack, by their names in converge.
 #[derive(Default)]
 struct Items(BTreeMap<String, String>);
@@ -193,9 +196,8 @@ impl Items {
         for (key, value) in &stack.sysctl {
             self.put("sysctl", key, value.clone());
         }
-        for name in &stack.modules_load {
-            self.put("module", name, "loaded".into());
-        }
+        self.put_modules(&stack.modules_load, "");
+        self.put_modules(&stack.when.gpu.modules_load, OF_GPU);
         for name in &stack.modules_blacklist {
             self.put("blacklisted module", name, "not loaded".into());
         }
@@ -206,7 +208,18 @@ impl Items {
             let name = format!("{} {} {}", limit.domain, limit.kind, limit.item);
             self.put("limit", &name, limit.value.clone());
         }
-        for service in &stack.services {
+        self.put_services(&stack.services, "");
+        self.put_services(&stack.when.gpu.services, OF_GPU);
+    }
+
+    fn put_modules(&mut self, modules: &[String], condition: &str) {
+        for name in modules {
+            self.put("module", &format!("{name}{condition}"), "loaded".into());
+        }
+    }
+
+    fn put_services(&mut self, services: &[ServiceItem], condition: &str) {
+        for service in services {
             let enabled = if service.enabled {
                 "enabled"
             } else {
@@ -218,7 +231,7 @@ impl Items {
                 "inactive"
             };
             let state = format!("{enabled}, {running}");
-            self.put("service", &service.name, state);
+            self.put("service", &format!("{}{condition}", service.name), state);
         }
     }
 
@@ -297,8 +310,9 @@ fn file_words(file: &FileItem) -> String {
 /// Returns the effect class of a change of this item.
 pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
     let restarts = |path: &str| {
-        let services = stacks.iter().flat_map(|stack| &stack.services);
-        services
+        let own = stacks.iter().flat_map(|stack| &stack.services);
+        let of_gpu = stacks.iter().flat_map(|stack| &stack.when.gpu.services);
+        own.chain(of_gpu)
             .flat_map(|service| &service.restart_on)
             .any(|on| on == path)
     };
@@ -465,6 +479,30 @@ mod tests {
             Effect::None < Effect::InPlace
                 && Effect::Reboot < Effect::Reinstall
                 && Effect::Reinstall < Effect::Wipe
+        );
+    }
+
+    #[test]
+    fn items_for_gpus_are_named_with_the_condition() {
+        let after = stack(json!({
+            "files": [{ "path": "/etc/a", "mode": "0644", "content": [] }],
+            "when": { "gpu": {
+                "modules_load": ["nvidia"],
+                "services": [{ "name": "a", "enabled": true, "running": true, "restart_on": ["/etc/a"] }],
+            }},
+        }));
+        let told = diff(&stack(json!({})), &after);
+        let items = told
+            .differences
+            .iter()
+            .map(|one| (one.item.as_str(), one.class));
+        assert_eq!(
+            items.collect::<Vec<_>>(),
+            [
+                ("file /etc/a", Class::ServiceRestart),
+                ("service a where there is a GPU", Class::ServiceRestart),
+                ("module nvidia where there is a GPU", Class::None),
+            ]
         );
     }
 

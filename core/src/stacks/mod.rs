@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::values::Digest;
 
 mod check; // Allowed content of a plan, checked before writing files or argv
+mod conditions; // Items for nodes with certain hardware
 pub mod diff; // Differences between two stacks
 pub mod language; // Selector, firmware, container runtime
 mod marker; // The marker of an installed disk
@@ -16,6 +17,7 @@ pub mod rules; // Compatibility rules, as data
 mod wanted; // Firmware and BIOS values wanted for a machine
 
 pub use check::MANAGED;
+pub use conditions::{ConditionalItems, Conditions};
 use language::{BiosItem, ContainerRuntime, Expectations, FirmwareItem, KnownBad, Selector};
 pub use marker::Marker;
 pub use parts::StackPart;
@@ -56,6 +58,9 @@ pub struct StackSpec {
     pub limits: Vec<LimitItem>,
     #[serde(default)]
     pub services: Vec<ServiceItem>,
+    /// Items for nodes with certain hardware only.
+    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
+    pub when: Conditions,
     /// Configuration of containerd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_runtime: Option<ContainerRuntime>,

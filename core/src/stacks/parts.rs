@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::language::KnownBad;
-use super::{FileItem, LimitItem, ServiceItem, StackSpec};
+use super::{Conditions, FileItem, LimitItem, ServiceItem, StackSpec};
 
 /// A part as written by the author. Fields defining a stack (version, image, selector) are not
 /// allowed in a part.
@@ -23,6 +23,7 @@ pub struct StackPart {
     pub kernel_args: Vec<String>,
     pub limits: Vec<LimitItem>,
     pub services: Vec<ServiceItem>,
+    pub when: Conditions,
     pub known_bad: Vec<KnownBad>,
 }
 
@@ -51,15 +52,14 @@ impl StackSpec {
             "file",
             &mut conflicts,
         );
-        merge_named(
-            &mut self.services,
-            part.services,
-            |service| &service.name,
-            "service",
-            &mut conflicts,
-        );
+        let own = (&mut self.services, part.services);
+        let of_gpu = (&mut self.when.gpu.services, part.when.gpu.services);
+        for (all, more) in [own, of_gpu] {
+            merge_named(all, more, name_service, "service", &mut conflicts);
+        }
         merge_missing(&mut self.absent, part.absent);
         merge_missing(&mut self.modules_load, part.modules_load);
+        merge_missing(&mut self.when.gpu.modules_load, part.when.gpu.modules_load);
         merge_missing(&mut self.modules_blacklist, part.modules_blacklist);
         merge_missing(&mut self.kernel_args, part.kernel_args);
         merge_missing(&mut self.limits, part.limits);
@@ -70,6 +70,10 @@ impl StackSpec {
             false => Err(conflicts),
         }
     }
+}
+
+fn name_service(service: &ServiceItem) -> &String {
+    &service.name
 }
 
 fn describe_conflict(kind: &str, name: &str, there: &str, here: &str) -> String {
@@ -188,6 +192,34 @@ mod tests {
             Ok(whole),
             "twice is once"
         );
+    }
+
+    #[test]
+    fn items_for_gpus_are_merged_among_themselves() {
+        let part = r#"
+            [when.gpu]
+            modules_load = ["nvidia"]
+            [[when.gpu.services]]
+            name = "nvidia-persistenced"
+            enabled = true
+            running = true
+        "#;
+        let whole = added(part).expect("they fit");
+        assert_eq!(whole.when.gpu.modules_load, ["nvidia"]);
+        assert_eq!(
+            (whole.services.len(), whole.when.gpu.services.len()),
+            (1, 1)
+        );
+        let again = toml::from_str(part).expect("a part");
+        assert_eq!(
+            whole.clone().with(again),
+            Ok(whole.clone()),
+            "twice is once"
+        );
+        let other = part.replace("running = true", "running = false");
+        let other = toml::from_str(&other).expect("a part");
+        let said = whole.with(other).expect_err("they do not fit");
+        assert!(said[0].contains("service nvidia-persistenced"), "{said:?}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::report::{self, Report};
 use crate::failure::fatal;
 use crate::files;
+use crate::inventory;
 use crate::job::JobContext;
 
 const USAGE: &str = "\
@@ -182,13 +183,17 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
     })
 }
 
-/// The requirements of a locked stack for any node, without files and identity of a single node.
+/// The requirements of a locked stack for the machine, without files and identity of a node.
 fn locked(path: &str) -> Result<ConvergePlan, Failure> {
     let wrong = |why: String| fatal(FailureCode::Usage, format!("{path}: {why}"));
     let bytes =
         files::read_capped(Path::new(path), STACK_MAX).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
     let stack: StackSpec = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let stack = stack
+        .for_node(Some(&inventory::look()))
+        .map_err(&wrong)?
+        .into_owned();
     let lock = stack
         .lock
         .ok_or_else(|| wrong("it has no lock: make one with `muster stack lock`".into()))?;

@@ -11,6 +11,12 @@ use super::{Finding, Level, outline};
 /// Returns all findings about a stack, the worst first: rules, known-bad combinations, selector,
 /// observed facts, and errors in the stack itself.
 pub fn findings(subject: Subject<'_>) -> Vec<Finding> {
+    let needs_gpu = subject.stack.when.is_empty();
+    let stack = subject.stack.with_conditional_items();
+    let subject = Subject {
+        stack: &stack,
+        ..subject
+    };
     let packages = Packages::of(book(), subject);
     let mut found = outline::findings(subject.stack);
     let rules = book().rules.iter();
@@ -22,7 +28,7 @@ pub fn findings(subject: Subject<'_>) -> Vec<Finding> {
         );
     }
     found.extend(check_known_bad(&packages));
-    found.extend(check_selector(book(), &packages));
+    found.extend(check_selector(book(), &packages, needs_gpu));
     found.extend(check_observed(subject));
     found.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     found.dedup();

@@ -7,7 +7,13 @@ use crate::facts::Facts;
 use crate::images::ImageManifest;
 use crate::stacks::language::Selector;
 
-pub(super) fn check_selector(book: &Rulebook, packages: &Packages<'_>) -> Vec<Finding> {
+/// Checks the selector. `needs_gpu`: the stack has no items for nodes with a GPU alone, so all of the
+/// stack's nodes need a GPU of the family.
+pub(super) fn check_selector(
+    book: &Rulebook,
+    packages: &Packages<'_>,
+    needs_gpu: bool,
+) -> Vec<Finding> {
     let subject = packages.subject;
     let Some(selector) = &subject.stack.selector else {
         return Vec::new();
@@ -27,7 +33,7 @@ pub(super) fn check_selector(book: &Rulebook, packages: &Packages<'_>) -> Vec<Fi
         found.push(build_finding(Level::Unknown, sentence));
     }
     if let (Some(gpu), Some(facts)) = (&selector.gpu, subject.facts) {
-        found.extend(check_gpus(book, gpu, facts));
+        found.extend(check_gpus(book, gpu, facts, needs_gpu));
     }
     found
 }
@@ -67,10 +73,10 @@ fn check_image(selector: &Selector, image: &ImageManifest) -> Vec<Finding> {
     findings.into_iter().flatten().collect()
 }
 
-fn check_gpus(book: &Rulebook, gpu: &String, facts: &Facts) -> Vec<Finding> {
+fn check_gpus(book: &Rulebook, gpu: &String, facts: &Facts, needs_gpu: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     let families = families(book, facts);
-    if families.is_empty() {
+    if families.is_empty() && needs_gpu {
         let sentence = format!("the stack is for {gpu} GPUs, and the node has none");
         found.push(build_finding(Level::Refused, sentence));
     }

@@ -60,6 +60,13 @@ pub(super) async fn allow(
 /// Builds the converge plan of a node.
 pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<ConvergePlan> {
     let stack = s.node.need_stack().map_err(Error::msg)?;
+    let seen = match stack.when.is_empty() {
+        true => None,
+        false => db::facts::latest(conn, s.node.id).await?,
+    };
+    let stack = stack
+        .for_node(seen.as_ref().map(|seen| &seen.facts))
+        .map_err(Error::msg)?;
     let lock = stack
         .lock
         .as_ref()

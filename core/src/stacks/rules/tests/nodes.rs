@@ -90,6 +90,30 @@ fn a_driver_fit_for_a_family_is_refused_for_the_nodes_model() {
     );
 }
 
+/// Items for nodes with a GPU alone make the stack fit for nodes without a GPU. Other families stay
+/// refused.
+#[test]
+fn a_stack_with_items_for_gpus_fits_a_node_without_a_gpu() {
+    let over = image(&json!({}));
+    let bare = Facts::default();
+    let rigid = locked(&stack(&json!({}), &json!({})));
+    let refusal = told(&rigid, Some(&over), Some(&bare));
+    assert!(
+        refused(&refusal)[0].contains("hopper GPUs, and the node has none"),
+        "{refusal:?}"
+    );
+    let when = json!({ "when": { "gpu": { "modules_load": ["nvidia"] } } });
+    let flexible = locked(&stack(&json!({}), &when));
+    assert_eq!(told(&flexible, Some(&over), Some(&bare)), []);
+    let other = told(&flexible, Some(&over), Some(&machine("2901")));
+    assert!(
+        refused(&other)
+            .iter()
+            .any(|sentence| sentence.starts_with("selector")),
+        "{other:?}"
+    );
+}
+
 #[test]
 fn what_the_image_brings_counts_with_what_the_stack_does() {
     let parts =

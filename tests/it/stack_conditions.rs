@@ -1,0 +1,69 @@
+//! Items of a stack under a condition: only nodes that meet the condition get them.
+
+use muster_core::wire::job::JobSpec;
+use serde_json::{Value, json};
+
+use crate::simulated::World;
+use crate::stacks::{closed_modules, has_gpu};
+
+/// A stack with a GPU driver for Hopper, whose module and service belong to nodes with a GPU.
+fn with_gpu_items(path: &str, mut body: Value) -> Value {
+    body = closed_modules(path, body);
+    if path == "/v1/stacks/base" {
+        body["spec"]["modules_load"] = json!(["lnet"]);
+        body["spec"]["when"] = json!({ "gpu": {
+            "modules_load": ["nvidia"],
+            "services": [{ "name": "nvidia-persistenced.service", "enabled": true, "running": true }],
+        }});
+    }
+    body
+}
+
+#[tokio::test]
+async fn a_node_without_a_gpu_gets_no_items_for_gpus() {
+    let mut world = World::declare(2, with_gpu_items).await;
+    world.settle().await;
+    for node in ["n1", "n2"] {
+        world.claim(node).await.expect(201);
+    }
+    world.settle().await;
+    has_gpu(&world, "n1", "2330").await;
+    let wanted = [("n1", vec!["lnet", "nvidia"], 1), ("n2", vec!["lnet"], 0)];
+    for (node, modules, services) in wanted {
+        world.ask(node, "converge").await.expect(202);
+        let job = world.until_leased(node, "converge").await;
+        let JobSpec::Converge { plan, .. } = &job.spec else {
+            panic!("{:?}", job.spec.kind())
+        };
+        assert_eq!(plan.modules_load, modules, "{node}");
+        assert_eq!(plan.services.len(), services, "{node}");
+        world.agent.work(&job).await.unwrap();
+        world.settle().await;
+    }
+}
+
+#[tokio::test]
+async fn wrong_items_under_a_condition_are_not_published() {
+    let world = World::start(1).await;
+    let refuse = async |when: Value| {
+        let mut stack = with_gpu_items("/v1/stacks/base", crate::support::fleet::stack());
+        stack["spec"]["when"] = when;
+        world.admin.put("/v1/stacks/other", &stack).await
+    };
+    let unknown = refuse(json!({ "fpga": { "modules_load": ["x"] } })).await;
+    assert_eq!(
+        (unknown.status, unknown.text.contains("fpga")),
+        (400, true),
+        "{}",
+        unknown.text
+    );
+    let service = json!({ "name": "a\nb.service", "enabled": true, "running": true });
+    for (items, word) in [
+        (json!({ "modules_load": ["nvidia; reboot"] }), "module"),
+        (json!({ "services": [service] }), "service"),
+    ] {
+        let refused = refuse(json!({ "gpu": items })).await;
+        assert_eq!(refused.status, 422, "{}", refused.text);
+        assert!(refused.text.contains(word), "{}", refused.text);
+    }
+}
