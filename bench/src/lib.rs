@@ -6,22 +6,20 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use muster_core::clock::Clock;
 use muster_server::app::App;
+use muster_server::db::primary::Servers;
 use muster_server::keys::{Create, Keys, MasterKey};
 use muster_server::outbound::policy::Policy;
 use muster_server::outbound::{DEADLINE, Names, Outbound};
-use sqlx::postgres::PgPoolOptions;
 use tokio::sync::{Notify, watch};
 
-/// Opens a server's state on a database, without listeners and tasks.
+/// Opens a server's state on a database as the server does, without listeners and tasks.
 ///
 /// # Errors
 /// When the database or the key cannot be read.
 pub async fn open(url: &str, key_file: &Path, connections: u32) -> anyhow::Result<App> {
-    let pool = PgPoolOptions::new()
-        .max_connections(connections)
-        .connect(url)
-        .await
-        .context("the database")?;
+    // The settings of a connection decide about the speed of long statements.
+    let servers = Servers::parse(url)?;
+    let pool = servers.connect(connections).await.context("the database")?;
     let clock = Clock::System;
     let key = MasterKey::load(key_file, Create::Never)?;
     let keys = Keys::load(key, &pool, &clock).await?;

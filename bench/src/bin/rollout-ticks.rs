@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use muster_server::tasks::rollouts;
+use tokio::task::JoinSet;
 
 const USAGE: &str = "usage: rollout-ticks DATABASE_URL KEY_FILE TICKS";
 /// Most ticks before the measurement.
@@ -14,7 +15,15 @@ const MOST: usize = 1000;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let mut arguments = std::env::args().skip(1);
+    // A task of the runtime, as in the server.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(measure());
+    tasks.join_all().await.into_iter().collect()
+}
+
+async fn measure() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments = arguments.into_iter();
     let url = arguments.next().context(USAGE)?;
     let key_file = arguments.next().context(USAGE)?;
     let ticks: usize = arguments.next().context(USAGE)?.parse().context(USAGE)?;
