@@ -7,9 +7,9 @@ use std::time::Duration;
 use muster_core::gates::{Evidence, Gate};
 use muster_core::wire::node::{Failure, GatePlan};
 
+use super::argv::expand_argument;
 use super::evidence::keep_output;
 use super::parsers::{self, Answer, Reading};
-use super::scratch::Scratch;
 use crate::job::JobContext;
 use crate::tool::{self, Call, Finished, ToolError};
 
@@ -38,44 +38,6 @@ pub(super) struct ToolAnswer<'a> {
     pub(super) exit: i32,
     pub(super) answer: &'a [u8],
     pub(super) messages: &'a [u8],
-}
-
-/// The values of `${word}` in arguments.
-pub(super) fn collect_words(
-    plan: &GatePlan,
-    target: Option<&Target>,
-    scratch: Option<&Scratch>,
-) -> BTreeMap<String, String> {
-    let mut words = plan.variables.clone();
-    words.extend(scratch.map(|scratch| {
-        let path = scratch.path().to_string_lossy().into_owned();
-        ("scratch".to_owned(), path)
-    }));
-    words.extend(target.map(|target| ("each".to_owned(), target.word.clone())));
-    let gpus = plan.profile.gpus.as_ref();
-    words.extend(gpus.map(|gpus| ("gpus".to_owned(), gpus.count.to_string())));
-    words
-}
-
-/// Replaces each `${word}` by its value. A value is not expanded again, and never splits into two arguments.
-pub(super) fn expand_argument(
-    argument: &str,
-    words: &BTreeMap<String, String>,
-) -> Result<String, String> {
-    let mut pieces = argument.split("${");
-    let mut text = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        let (word, rest) = piece
-            .split_once("}")
-            .ok_or_else(|| format!("{argument:?} has an open ${{"))?;
-        text.push_str(
-            words
-                .get(word)
-                .ok_or_else(|| format!("no variable {word} was given"))?,
-        );
-        text.push_str(rest);
-    }
-    Ok(text)
 }
 
 /// The gate's arguments with every `${word}` replaced.

@@ -11,9 +11,9 @@ use muster_core::gates::{Assessment, During, Evidence, Gate, Verdict};
 use muster_core::wire::node::GatePlan;
 
 use super::Bench;
+use super::argv::collect_words;
 use super::call::{
-    Stop, ToolAnswer, check_exit, classify_error, collect_words, expand_argv, parse_answer,
-    run_tool,
+    Stop, ToolAnswer, check_exit, classify_error, expand_argv, parse_answer, run_tool,
 };
 use super::evidence::keep_output;
 use super::verdict::{judge_reading, judge_timeout, reference_of, unmeasured};

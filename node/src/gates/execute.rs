@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use muster_core::gates::{Assessment, Evidence, Gate, GateResult, Verdict, unmeasurable};
 use muster_core::wire::node::{Failure, FailureCode};
 
+use super::argv::collect_words;
 use super::call::Target;
 use super::call::{
-    Stop, ToolAnswer, check_exit, classify_error, collect_words, expand_argv, parse_answer,
-    run_tool,
+    Stop, ToolAnswer, check_exit, classify_error, expand_argv, parse_answer, run_tool,
 };
 use super::evidence::{keep_files, keep_output};
 use super::parsers::{self, Reading};
@@ -202,8 +202,9 @@ fn run_once(
     evidence: &mut Evidence,
 ) -> Result<Reading, Stop> {
     let serial = target.map(|target| target.entity.as_str());
+    let each = target.map(|target| target.word.as_str());
     let scratch = Scratch::new(&bench.machine).map_err(|failure| Stop::Unknown(failure.message))?;
-    let argv = expand_argv(gate, &collect_words(bench.plan, target, Some(&scratch)))?;
+    let argv = expand_argv(gate, &collect_words(bench.plan, each, Some(&scratch)))?;
     // The evidence names the newest call, so that an operator can repeat the call by hand. With several targets, each call is above its output.
     evidence.argv.clone_from(&argv);
     let title = serial.map(|serial| format!("{serial}: {}", argv.join(" ")));

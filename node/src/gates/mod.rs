@@ -1,6 +1,7 @@
 //! Runs gates, and compares measurements with criteria. The room makes no decision about the node:
 //! verdicts and evidence go to the server.
 
+mod argv; // Words of a gate's arguments
 mod call; // The call of a gate's tool and its answer
 mod command; // `muster-node gate`, by hand
 mod cursor; // The end of the last reading of the kernel's log

@@ -17,7 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::{MARGIN, only_gate, port, say};
 use crate::failure::{fatal, retryable};
-use crate::gates::{Bench, Shared, call, needs};
+use crate::gates::{Bench, Shared, argv, needs};
 use crate::job::JobContext;
 use crate::machine::Machine;
 use crate::tool::{self, Call, Running};
@@ -107,7 +107,7 @@ fn start(peer: &Peer, words: &BTreeMap<String, String>) -> Result<Running, Failu
     let argv = peer
         .argv
         .iter()
-        .map(|argument| call::expand_argument(argument, words));
+        .map(|argument| argv::expand_argument(argument, words));
     let argv = argv
         .collect::<Result<Vec<String>, String>>()
         .map_err(|why| fatal(FailureCode::NoVariable, why))?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use muster_core::gates::Gate;
 use muster_core::wire::node::Failure;
 
-use crate::gates::call::{collect_words, expand_argument};
+use crate::gates::argv::{collect_words, expand_argument};
 use crate::gates::parsers::{Answer, Bench, Reading, scan};
 use crate::tool::{self, Call, ToolError};
 
