@@ -22,7 +22,7 @@ struct Row {
     /// A version of `null` removes a package.
     packages: Vec<Value>,
     rules: &'static [&'static str],
-    /// Words of one sentence of each rule.
+    /// Words in a sentence of every rule.
     says: &'static [&'static str],
 }
 
@@ -92,7 +92,7 @@ fn user_space(version: &str) -> Value {
     with_version(version, &names)
 }
 
-/// The same of the branch that Debian 13 offers beside its driver.
+/// The user space of the second driver branch in Debian 13.
 fn tesla() -> Value {
     let names = [
         "firmware-nvidia-tesla-535-gsp",
@@ -112,7 +112,7 @@ fn tesla_modules() -> Value {
     json!({ "nvidia-tesla-535-kernel-dkms": TESLA })
 }
 
-/// The packages of Debian 13 that all branches share, with versions of their own.
+/// The packages shared by all branches in Debian 13, with other versions.
 fn shared() -> Value {
     json!({
         "nvidia-modprobe": "570.133.07-1", "nvidia-persistenced": "550.163.01-1", "nvidia-legacy-check": V550,
