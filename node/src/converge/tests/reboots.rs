@@ -222,12 +222,20 @@ fn a_loaded_module_of_the_stack_without_a_file_waits_for_no_boot() {
 }
 
 #[test]
-fn a_modprobe_without_an_answer_is_a_failure_and_no_difference() {
+fn a_program_without_an_answer_is_a_failure_and_no_difference() {
     let Some((tree, plan)) = loaded("nvidia") else {
         return;
     };
     tree.program("/usr/sbin/modprobe", "#!/bin/sh\nsleep 60\n");
     let cx = JobContext::foreground(Duration::ZERO);
+    let failed = failure(run_on(&tree.machine(), &plan, &cx));
+    assert_eq!(failed.code, FailureCode::ToolTimeout, "{failed:?}");
+
+    // modprobe answers, and modinfo does not. On a slow machine neither answers in time.
+    let modprobe = "#!/bin/sh\necho insmod /lib/modules/6.12/nvidia.ko\n";
+    tree.program("/usr/sbin/modprobe", modprobe);
+    tree.program("/usr/sbin/modinfo", "#!/bin/sh\nsleep 60\n");
+    let cx = JobContext::foreground(Duration::from_secs(2));
     let failed = failure(run_on(&tree.machine(), &plan, &cx));
     assert_eq!(failed.code, FailureCode::ToolTimeout, "{failed:?}");
 }
