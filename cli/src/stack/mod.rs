@@ -269,6 +269,14 @@ impl LockArgs {
         kept.with_context(|| path.display().to_string())
     }
 
+    /// Returns the packages with an exact version that the run keeps.
+    fn list_declared(&self, packages: &Versions) -> Versions {
+        let is_kept = |version: &str| !self.update && version != "*";
+        let kept = packages.iter().filter(|(_, version)| is_kept(version));
+        kept.map(|(name, version)| (name.clone(), version.clone()))
+            .collect()
+    }
+
     fn choose_versions(&self) -> lock::Choice {
         match (self.update, self.open) {
             (true, _) => lock::Choice::Newest,
@@ -298,9 +306,12 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     };
     apt.set_status(&status)?;
     let kept = args.list_kept(&spec)?;
-    apt.set_preferences(&pins::render(&kept)?)?;
+    // An open package follows the exact version of another part of the tuple.
+    let declared = args.list_declared(&spec.packages);
+    let pins = pins::Pins::new(kept, &declared, &image.arch, &index);
+    apt.set_preferences(&pins::render(&pins.list())?)?;
     spec.packages = lock::exact(&spec.packages, args.choose_versions(), &apt).await?;
-    let pins = pins::Pins::new(kept, &spec.packages, &image.arch, &index);
+    let pins = pins::Pins::new(pins.list_kept(), &spec.packages, &image.arch, &index);
     apt.set_preferences(&pins::render(&pins.list())?)?;
     let absent = lock::known(&spec.absent, &status, &index);
     let resolved = lock::resolve(&spec.packages, &absent, &image, &apt, &index).await;

@@ -1,6 +1,6 @@
 //! Versions that apt prefers: the packages of a former lock, and the unnamed parts of a tuple.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
@@ -27,6 +27,11 @@ impl Pins {
         let followers = list_followers(wanted, arch, index);
         kept.retain(|name, _| !followers.contains_key(name));
         Self { kept, followers }
+    }
+
+    /// Returns the packages to keep, without followers.
+    pub(super) fn list_kept(&self) -> Versions {
+        self.kept.clone()
     }
 
     pub(super) fn list(&self) -> Versions {
@@ -94,16 +99,24 @@ pub(super) fn list_kept(former: &StackSpec, declared: &Versions) -> anyhow::Resu
 }
 
 /// Returns the packages needed in an exact version by the wanted packages, directly or through such a
-/// package: `libcuda1 (= 550.163.01-2)`. Without these pins apt takes the newest versions, and fails
-/// if an older version of the tuple is wanted.
+/// package: `libcuda1 (= 550.163.01-2)`; and the packages of the same source and version. Without
+/// these pins apt takes the newest versions, and fails if an older version of a tuple is wanted.
 fn list_followers(wanted: &Versions, arch: &str, index: &Index) -> Versions {
+    let mut sources: HashMap<(&str, &str), Vec<&str>> = HashMap::new();
+    for (id, Offered { stanza, .. }) in index {
+        let siblings = sources.entry((name_source(stanza), id.version.as_str()));
+        siblings.or_default().push(&id.name);
+    }
     let mut known = wanted.clone();
     let mut left: Vec<(String, String)> = wanted.clone().into_iter().collect();
     while let Some((name, version)) = left.pop() {
         let Some(stanza) = find_stanza(&name, &version, arch, index) else {
             continue;
         };
-        for (name, version) in list_exact_needs(stanza) {
+        let siblings = sources.get(&(name_source(stanza), version.as_str()));
+        let siblings = siblings.into_iter().flatten();
+        let siblings = siblings.map(|name| (*name, version.as_str()));
+        for (name, version) in list_exact_needs(stanza).chain(siblings) {
             let is_offered = find_stanza(name, version, arch, index).is_some();
             if is_offered && !known.contains_key(name) {
                 known.insert(name.to_owned(), version.to_owned());
@@ -125,6 +138,13 @@ fn find_stanza<'a>(name: &str, version: &str, arch: &str, index: &'a Index) -> O
     };
     let Offered { stanza, .. } = find(arch).or_else(|| find("all"))?;
     Some(stanza)
+}
+
+/// Returns the source package: `nvidia-graphics-drivers` for `nvidia-graphics-drivers (535.1-1)`.
+fn name_source(stanza: &str) -> &str {
+    let source = field(stanza, "Source").or_else(|| field(stanza, "Package"));
+    let source = source.unwrap_or_default();
+    source.split_once(' ').map_or(source, |(source, _)| source)
 }
 
 /// Returns names and versions of the dependencies on an exact version. The first of several

@@ -54,6 +54,16 @@ async fn a_kept_lock_moves_the_named_tuple_alone() {
             ("tool", "0.9-1"),
         ]
     );
+    // An open part of the tuple follows as well.
+    let open = moved.replace("tool =", "libdriver = \"*\"\ntool =");
+    let following = LockArgs {
+        open: true,
+        keep: args.keep.clone(),
+        ..bench.prepare(&open, "following")
+    };
+    let following = lock_stack(&following).await.unwrap();
+    assert_eq!(list_locked(&following), list_locked(&kept));
+    bench.prepare(&moved, "next");
     // The next run in the same directory keeps nothing.
     let args = LockArgs { keep: None, ..args };
     let free = lock_stack(&args).await.unwrap();
