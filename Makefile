@@ -6,8 +6,8 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: look demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins rollout e2e lint previous unit strangers schedulers fuzz slow bench \
-	documents clean
+.PHONY: look demo test deps static build terraform images recipes modules prepare compile stack fleet recoveries fabric pins rollout e2e lint previous unit \
+	strangers schedulers fuzz slow bench documents clean
 
 # `make test` compiles every crate once, for tests and lints: clippy's driver stands in the compiler's place, and a warning is an error. A part of it that
 # is run alone with CHECKS=1 uses what was compiled then.
@@ -55,6 +55,11 @@ recipes:
 	$(AS_ROOT) images/live/build --muster-node $(NODE)
 	$(AS_ROOT) images/debian/build 12
 	$(AS_ROOT) images/live/check
+
+# Prebuilt kernel modules of NVIDIA's driver for the kernel of an image: stacks/modules/README.md. Some minutes of both cores, so not in `make test`.
+modules: deps
+	$(AS_ROOT) stacks/modules/build --image $(or $(IMAGE),$(CACHE)/debian-13/manifest.json) \
+		--driver $(or $(DRIVER),$(error name the driver, for example DRIVER=nvidia-kernel-dkms=550.163.01-2)) --out $(or $(OUT),$(error name the folder for package and key by OUT))
 
 # `make test` has built the images in its part `prepare`; each run of the recipes asks apt anew what they would hold.
 stack: build $(if $(PREPARED),,recipes)

@@ -3,7 +3,8 @@
 # and downloads packages without touching the host's own package state.
 #
 # Environment: MUSTER_CACHE  where results and downloads go (default: .cache in the repository)
-#              MIRROR        a Debian mirror to use instead of the host's own apt sources
+#              MIRROR        a Debian mirror to use instead of the host's own apt sources; or whole source lines
+#                            "deb [signed-by=KEYRING] URL SUITE COMPONENT...", with | between two lines
 #              KEYRING       the keyring that signs it (default: Debian's archive keyring)
 
 set -euo pipefail
@@ -11,6 +12,8 @@ set -euo pipefail
 IMAGES=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 CACHE=${MUSTER_CACHE:-$(dirname "$IMAGES")/.cache}
 SUITE=bookworm
+# Components of the sources; empty: those of the host's apt, and main of a mirror.
+COMPONENTS=
 KEYRING=${KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg}
 # An index younger than this is not asked for again.
 INDEX_MAX_AGE_MIN=1440
@@ -66,25 +69,37 @@ publish() {
 apt_sources() {
     local signed='' host
     [ -r "$KEYRING" ] && signed="[signed-by=$KEYRING] "
-    if [ -n "${MIRROR:-}" ]; then
-        printf "deb $signed%s %s main\n" "$MIRROR" "$SUITE" "$MIRROR" "$SUITE-updates"
+    case ${MIRROR:-} in
+    'deb '*)
+        printf '%s\n' "${MIRROR//|/$'\n'}"
         return
-    fi
+        ;;
+    ?*)
+        printf "deb $signed%s %s %s\n" "$MIRROR" "$SUITE" "${COMPONENTS:-main}" "$MIRROR" "$SUITE-updates" "${COMPONENTS:-main}"
+        return
+        ;;
+    esac
     host=$(. /etc/os-release && echo "$VERSION_CODENAME")
     # shellcheck disable=SC2016 # apt's own variables
     apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
-        awk -v host="$host" -v suite="$SUITE" -v signed="$signed" '
+        awk -v host="$host" -v suite="$SUITE" -v signed="$signed" -v components="$COMPONENTS" '
             $2 == host || $2 == host "-updates" || $2 == host "-security" {
                 sub("^" host, suite, $2)
+                if (components != "") $3 = components
                 print "deb " signed $0
             }' | LC_ALL=C sort -u
 }
 
-# private_apt ARGUMENT...: apt-get over those sources, with an empty package state and its own cache. Proxies and
-# access rules are the host's.
-private_apt() {
-    local root="$CACHE/apt/$SUITE"
-    apt-get -q=2 \
+# private_root: the folder of the private apt's sources, index and package state.
+private_root() { printf '%s' "$CACHE/apt/$SUITE${COMPONENTS:+-all}"; }
+
+# private_program PROGRAM ARGUMENT...: a program of apt over those sources, with an empty package
+# state and its own cache. Proxies and access rules are the host's.
+private_program() {
+    local program=$1 root
+    root=$(private_root)
+    shift
+    "$program" -q=2 \
         -o Dir::Etc::SourceList="$root/sources.list" -o Dir::Etc::SourceParts=/dev/null \
         -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
         -o Dir::State="$root/state" -o Dir::State::status="$root/state/status" \
@@ -93,11 +108,13 @@ private_apt() {
         -o APT::Get::Assume-Yes=true -o Acquire::Languages=none -o Acquire::Retries=3 -o Acquire::http::Timeout=60 \
         "$@"
 }
+private_apt() { private_program apt-get "$@"; }
 
 # apt_update: makes the private apt ready and refreshes its index when it is older than a day. With no network an
 # index that is there is used as it is. Takes the lock of $CACHE/apt, which apt_fetch gives back.
 apt_update() {
-    local root="$CACHE/apt/$SUITE"
+    local root
+    root=$(private_root)
     mkdir -p "$root/state/lists/partial" "$root/cache" "$CACHE/apt/archives/partial"
     exec 8>"$CACHE/apt/.lock"
     flock --wait 1800 8 || die "another download has held the apt cache for half an hour"
@@ -119,8 +136,14 @@ apt_update() {
     fi
 }
 
-# apt_has PACKAGE: whether the sources have it.
+# apt_has PACKAGE[=VERSION]: whether the sources have it.
 apt_has() { private_apt --print-uris download "$1" >/dev/null 2>&1; }
+
+# apt_versions PACKAGE: the five newest versions of the sources, on one line.
+apt_versions() { private_program apt-cache madison "$1" 2>/dev/null | awk '!seen[$3]++ && ++shown <= 5 {print $3}' | paste -sd' '; }
+
+# apt_download FOLDER PACKAGE=VERSION: downloads one package, without the packages that it needs.
+apt_download() { (cd "$1" && private_apt download "$2" >/dev/null) || die "the package cannot be downloaded: $2"; }
 
 # apt_fetch LIST TARGET...: resolves the targets (and all they depend on, from nothing) and downloads the packages.
 # Writes LIST: one line "sha256  file" per package, sorted by file, naming files in $CACHE/apt/archives.
@@ -139,11 +162,24 @@ apt_fetch() {
     exec 8>&-
 }
 
-# newest_build LIST: when the youngest package of the list was built (Unix seconds): the clock of reproducible images.
+# package_time FILE: when a package was built (Unix seconds); dpkg takes the date of its changelog.
 # A .deb is an ar archive; its first member's header carries the time at bytes 24 to 36.
+package_time() { head -c 36 "$1" | tail -c 12 | tr -d ' '; }
+
+# newest_build LIST: when the youngest package of the list was built: the clock of reproducible
+# images.
 newest_build() {
     awk '{print $2}' "$1" | while read -r file; do
-        head -c 36 "$CACHE/apt/archives/$file" | tail -c 12
+        package_time "$CACHE/apt/archives/$file"
         echo
-    done | sort -n | tail -n 1 | tr -d ' '
+    done | sort -n | tail -n 1
+}
+
+# make_repository LIST FOLDER: a flat repository of exactly the fetched packages: mmdebstrap can
+# take nothing else.
+make_repository() {
+    local file
+    mkdir "$2"
+    awk '{print $2}' "$1" | while read -r file; do ln "$CACHE/apt/archives/$file" "$2/" 2>/dev/null || cp "$CACHE/apt/archives/$file" "$2/"; done
+    (cd "$2" && apt-ftparchive packages . >Packages && apt-ftparchive release . >Release)
 }
