@@ -131,6 +131,7 @@ fn empty() -> ConvergePlan {
         kernel_args: Vec::new(),
         limits: Vec::new(),
         services: Vec::new(),
+        cdi: false,
         principal: "muster:n:1".to_owned(),
         user_ca: "ssh-ed25519 AAAA".to_owned(),
         marker: Marker {

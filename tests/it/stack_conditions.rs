@@ -1,5 +1,8 @@
-//! Items of a stack under a condition: only nodes that meet the condition get them.
+//! Items of a stack under a condition: only nodes that meet the condition get them. A stack's own
+//! CDI specification replaces the one of converge.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use muster_core::wire::job::JobSpec;
 use serde_json::{Value, json};
 
@@ -11,6 +14,7 @@ fn with_gpu_items(path: &str, mut body: Value) -> Value {
     body = closed_modules(path, body);
     if path == "/v1/stacks/base" {
         body["spec"]["modules_load"] = json!(["lnet"]);
+        body["spec"]["container_runtime"] = json!({ "default_runtime": "runc", "cdi": true });
         body["spec"]["when"] = json!({ "gpu": {
             "modules_load": ["nvidia"],
             "services": [{ "name": "nvidia-persistenced.service", "enabled": true, "running": true }],
@@ -37,9 +41,42 @@ async fn a_node_without_a_gpu_gets_no_items_for_gpus() {
         };
         assert_eq!(plan.modules_load, modules, "{node}");
         assert_eq!(plan.services.len(), services, "{node}");
+        assert!(plan.cdi, "{node}: with a GPU or without");
         world.agent.work(&job).await.unwrap();
         world.settle().await;
     }
+}
+
+/// A stack with CDI for containerd and with its own specification.
+fn with_specification(path: &str, mut body: Value) -> Value {
+    if path == "/v1/stacks/base" {
+        body["spec"]["container_runtime"] = json!({ "default_runtime": "runc", "cdi": true });
+        body["spec"]["files"] = json!([{
+            "path": "/etc/cdi/nvidia-site.yaml", "mode": "0644", "content": [{ "text": "kind: nvidia.com/gpu\n" }],
+        }]);
+    }
+    body
+}
+
+#[tokio::test]
+async fn a_stack_with_its_own_specification_orders_no_other() {
+    let mut world = World::declare(1, with_specification).await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    world.ask("n1", "converge").await.expect(202);
+    let job = world.until_leased("n1", "converge").await;
+    let JobSpec::Converge { plan, .. } = &job.spec else {
+        panic!("{:?}", job.spec.kind())
+    };
+    assert!(!plan.cdi);
+    let runtime = "/etc/containerd/config.toml";
+    let file = plan.files.iter().find(|file| file.path == runtime);
+    let content = STANDARD.decode(&file.unwrap().content).unwrap();
+    let text = String::from_utf8(content).unwrap();
+    assert!(text.contains("enable_cdi = true"), "{text}");
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! `muster stack` subcommands with a server: publish, plan, drift, and diff of published stacks.
+//! `muster stack` subcommands with a server: publish, plan, drift, and show and diff of published
+//! stacks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use super::output::{Column, Form};
 use super::session::Session;
 use super::{plans, progress};
-use crate::stack::{self, DriftArgs, PlanArgs, PublishArgs, StackVerb, lint};
+use crate::stack::{self, DriftArgs, PlanArgs, PublishArgs, StackVerb, lint, show};
 
 /// A line per node.
 const COLUMNS: &[Column] = &[
@@ -39,6 +40,9 @@ const COLUMNS: &[Column] = &[
 
 pub(super) async fn run(session: &Session, verb: StackVerb) -> anyhow::Result<()> {
     match verb {
+        StackVerb::Show(args) => {
+            show::print_summary(&find(session, &args.stack).await?, session.output)
+        }
         StackVerb::Diff(args) => {
             let before = find(session, &args.before).await?;
             let after = find(session, &args.after).await?;

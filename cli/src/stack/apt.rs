@@ -27,6 +27,16 @@ pub(super) struct PrivateApt {
     arch: String,
 }
 
+/// Returns the code name of the image's release. `None` for an unknown release.
+pub(super) fn find_suite(image: &ImageManifest) -> Option<&'static str> {
+    let version = image.os_version.split('.').next();
+    let is_release = |os: &str, release: &str| os == image.os && version == Some(release);
+    let known = SUITES
+        .iter()
+        .find(|(os, release, _)| is_release(os, release));
+    known.map(|(_, _, suite)| *suite)
+}
+
 /// Returns source lines for the image's release: the given mirrors, or the sources of the host's
 /// apt, with the image's suite; then the additional sources.
 pub(super) async fn sources(
@@ -35,10 +45,7 @@ pub(super) async fn sources(
     also: &[String],
     keyring: Option<&Path>,
 ) -> anyhow::Result<String> {
-    let known = SUITES.iter().find(|(os, version, _)| {
-        *os == image.os && image.os_version.split('.').next() == Some(version)
-    });
-    let (_, _, suite) = known.with_context(|| {
+    let suite = find_suite(image).with_context(|| {
         format!(
             "the mirror layout of {} {} is unknown",
             image.os, image.os_version
@@ -244,7 +251,8 @@ impl PrivateApt {
 
     async fn get(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let mut command = self.command("apt-get");
-        command.args(["-q=2"]).args(arguments);
+        // Not more quiet: apt would leave out the dependencies that are not met.
+        command.args(["-q=1"]).args(arguments);
         output(command, &format!("apt-get {}", arguments.join(" "))).await
     }
 
@@ -306,6 +314,7 @@ async fn output(mut command: Command, what: &str) -> anyhow::Result<String> {
             for line in String::from_utf8_lossy(&output.stderr)
                 .lines()
                 .chain(String::from_utf8_lossy(&output.stdout).lines())
+                .filter(|line| !line.ends_with("..."))
                 .take(20)
             {
                 write!(why, "\n  {line}").expect("writing to a string cannot fail");

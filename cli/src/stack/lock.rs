@@ -74,20 +74,57 @@ pub(super) async fn exact(
     })
 }
 
+/// Checks that the mirror or the image has a package of each wanted name. `lacking` has the options
+/// for the components missing in the sources, and may be empty.
+///
+/// # Errors
+/// Names the unknown packages.
+pub(super) fn check_offered(
+    packages: &Versions,
+    status: &str,
+    index: &Index,
+    lacking: &str,
+) -> anyhow::Result<()> {
+    let names = list_names(status, index);
+    let missing: Vec<&str> = packages
+        .keys()
+        .map(String::as_str)
+        .filter(|name| !names.contains(name))
+        .collect();
+    let components = match lacking.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; the sources lack components of Debian's archive, which may have the package: add {lacking}"
+        ),
+    };
+    match missing.is_empty() {
+        true => Ok(()),
+        false => bail!(
+            "the mirror does not offer {}: correct the name, or add the package's repository with --also, or a recorded index with --recorded{components}",
+            missing.join(", ")
+        ),
+    }
+}
+
 /// Returns unwanted packages present in the image or offered by the mirror. apt stops at unknown
 /// names, and unknown packages need no exclusion.
 pub(super) fn known(absent: &[String], status: &str, index: &Index) -> Vec<String> {
-    let installed = status
-        .lines()
-        .filter_map(|line| line.strip_prefix("Package:"))
-        .map(str::trim);
-    let names: BTreeSet<&str> = installed
-        .chain(index.keys().map(|id| id.name.as_str()))
-        .collect();
+    let names = list_names(status, index);
     absent
         .iter()
         .filter(|name| names.contains(name.as_str()))
         .cloned()
+        .collect()
+}
+
+/// Returns the names of the packages in the image and in the mirror.
+fn list_names<'a>(status: &'a str, index: &'a Index) -> BTreeSet<&'a str> {
+    let installed = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("Package:"))
+        .map(str::trim);
+    installed
+        .chain(index.keys().map(|id| id.name.as_str()))
         .collect()
 }
 

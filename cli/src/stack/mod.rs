@@ -5,12 +5,14 @@
 
 mod apt; // The resolver, with a separate root
 mod bundle; // The flat repository, as blobs
+mod components; // Components of Debian's archive missing in the sources
 mod index; // Debian control stanzas
 pub(crate) mod lint; // Problems of a stack, with lines
 mod lock; // From wanted packages to the whole closure
 mod origins; // The repository of each package
 mod pins; // Versions that apt prefers
 mod recorded; // A recorded package index
+pub(crate) mod show; // Size, effect and driver of a stack
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +35,8 @@ pub(crate) enum StackVerb {
     Lint(LintArgs),
     /// Resolve a stack's packages over an image into its lock and bundle
     Lock(LockArgs),
+    /// Show the size of a stack, the effect on a node, and the known facts of the driver
+    Show(ShowArgs),
     /// Show the differences between two stacks, and the cost of the change for a node
     Diff(DiffArgs),
     /// Upload a locked stack's bundle, and publish the stack under a name
@@ -54,6 +58,13 @@ pub(crate) struct LintArgs {
     /// Part to add first, such as stacks/parts/nfs.toml. Repeatable
     #[arg(long, value_name = "PART")]
     pub(crate) with: Vec<PathBuf>,
+}
+
+/// The stack to show: a file, or the name of a published stack.
+#[derive(Args, Debug)]
+pub(crate) struct ShowArgs {
+    /// File, or name of a published stack
+    pub(crate) stack: String,
 }
 
 /// The stacks to compare: files, or names of published stacks.
@@ -167,6 +178,7 @@ pub(crate) struct LockArgs {
 pub(crate) fn is_offline(verb: &StackVerb) -> bool {
     match verb {
         StackVerb::Lint(_) | StackVerb::Lock(_) => true,
+        StackVerb::Show(args) => is_file(&args.stack),
         StackVerb::Diff(args) => [&args.before, &args.after]
             .into_iter()
             .all(|given| is_file(given)),
@@ -186,6 +198,7 @@ pub(crate) fn is_file(given: &str) -> bool {
 pub(crate) async fn run(verb: StackVerb, output: Output) -> anyhow::Result<()> {
     match verb {
         StackVerb::Lint(args) => lint::run(&args, output),
+        StackVerb::Show(args) => show::print_summary(&parse(Path::new(&args.stack))?, output),
         StackVerb::Diff(args) => {
             let (before, after) = (
                 parse(Path::new(&args.before))?,
@@ -305,6 +318,8 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
         None => index::status_of(&image, &index),
     };
     apt.set_status(&status)?;
+    let lacking = components::describe_lacking(&sources, apt::find_suite(&image));
+    lock::check_offered(&spec.packages, &status, &index, &lacking)?;
     let kept = args.list_kept(&spec)?;
     // An open package follows the exact version of another part of the tuple.
     let declared = args.list_declared(&spec.packages);
@@ -315,6 +330,7 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     apt.set_preferences(&pins::render(&pins.list())?)?;
     let absent = lock::known(&spec.absent, &status, &index);
     let resolved = lock::resolve(&spec.packages, &absent, &image, &apt, &index).await;
+    let resolved = resolved.map_err(|error| add_components(error, &lacking));
     let resolved = resolved.with_context(|| pins.advise())?;
     pins.check_kept(&image, &resolved)?;
     (spec.lock, spec.bundle) = (None, None);
@@ -329,17 +345,7 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
         bios,
         repositories,
     };
-    let judged = StackSpec {
-        lock: Some(lock.clone()),
-        ..spec.clone()
-    };
-    if let Some(why) = refusal(Subject {
-        stack: &judged,
-        image: Some(&image),
-        facts: None,
-    }) {
-        bail!("the resolved stack cannot work: {why}");
-    }
+    check_rules(&spec, &lock, &image)?;
     match (args.recorded.is_empty(), &args.blobs) {
         // Sizes and digests of a recorded index are placeholders and must never reach a node.
         (false, _) => {}
@@ -355,6 +361,33 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     let text = toml::to_string(&spec).context("a stack is TOML")?;
     replace(&args.out, &mut text.as_bytes())?;
     Ok(spec)
+}
+
+/// Adds the options for missing components to apt's reason.
+fn add_components(error: anyhow::Error, lacking: &str) -> anyhow::Error {
+    match lacking.is_empty() {
+        true => error,
+        false => anyhow!(
+            "{error:#}; if a package above is unknown to the sources: they lack components of Debian's archive: add {lacking}"
+        ),
+    }
+}
+
+/// Checks the resolved stack against the rules.
+fn check_rules(spec: &StackSpec, lock: &StackLock, image: &ImageManifest) -> anyhow::Result<()> {
+    let judged = StackSpec {
+        lock: Some(lock.clone()),
+        ..spec.clone()
+    };
+    let subject = Subject {
+        stack: &judged,
+        image: Some(image),
+        facts: None,
+    };
+    match refusal(subject) {
+        None => Ok(()),
+        Some(why) => bail!("the resolved stack cannot work: {why}"),
+    }
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

@@ -93,7 +93,7 @@ fn target(line: &str) -> Option<Target> {
     Some(Target {
         list: list.into(),
         release,
-        uri: plain(uri),
+        uri: remove_credentials(uri),
         suite,
         component,
     })
@@ -126,7 +126,7 @@ fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Returns the address without credentials, because locks are readable by every reader of stacks.
-fn plain(uri: &str) -> String {
+pub(super) fn remove_credentials(uri: &str) -> String {
     let (scheme, rest) = uri
         .split_once("://")
         .map_or(("", uri), |(scheme, rest)| (scheme, rest));
@@ -159,16 +159,16 @@ mod tests {
     #[test]
     fn an_address_keeps_no_secret() {
         assert_eq!(
-            plain("https://ci:canary-7@mirror.lab:8080/debian/?token=canary-8#x"),
+            remove_credentials("https://ci:canary-7@mirror.lab:8080/debian/?token=canary-8#x"),
             "https://mirror.lab:8080/debian"
         );
         assert_eq!(
-            plain("http://mirror.lab/a@b/"),
+            remove_credentials("http://mirror.lab/a@b/"),
             "http://mirror.lab/a@b",
             "only what stands before the host"
         );
-        assert_eq!(plain("http://mirror.lab"), "http://mirror.lab");
-        assert_eq!(plain("copy:/srv/mirror/"), "copy:/srv/mirror");
+        assert_eq!(remove_credentials("http://mirror.lab"), "http://mirror.lab");
+        assert_eq!(remove_credentials("copy:/srv/mirror/"), "copy:/srv/mirror");
     }
 
     #[test]

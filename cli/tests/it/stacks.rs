@@ -25,6 +25,10 @@ fn a_stack_is_linted_with_lines_codes_and_sources() {
         "h200-cuda13",
         "b200-cuda13",
         "mi300x-rocm6",
+        "cuda-debian-12",
+        "cuda-debian-13",
+        "cuda-535-debian-13",
+        "rocm-debian-13",
     ] {
         typed(&["stack", "lint", &shipped(&format!("{name}.toml"))])
             .expect(0)
@@ -96,6 +100,29 @@ fn a_stack_is_linted_with_lines_codes_and_sources() {
         .expect(1)
         .says("line 3")
         .says("colour");
+}
+
+#[test]
+fn a_file_is_shown_with_its_driver_without_a_server() {
+    let home = folder();
+    let shown = |more: &[&str]| {
+        let path = shipped("h100-cuda12.8.toml");
+        let arguments = [&["stack", "show", path.as_str()][..], more].concat();
+        run(&mut muster(home.path(), &arguments), "").expect(0)
+    };
+    let said = shown(&[]);
+    for line in [
+        " over debian-12",
+        "lock     none",
+        "driver   nvidia-open 580.126.20-1",
+        "branch   580: long-term support, supported until 2028-06",
+        "this driver lacks the fix",
+    ] {
+        assert!(said.out.contains(line), "{line}: {}", said.out);
+    }
+    let document = shown(&["-o", "json"]).json();
+    assert_eq!(document["driver"]["branch"]["number"], json!(580));
+    assert_eq!(document["closure"], Value::Null);
 }
 
 #[test]
@@ -194,6 +221,11 @@ fn a_locked_stack_is_published_with_its_bundle_or_refused() {
         .muster(&publish)
         .expect(0)
         .says("stack cpu 1 published");
+    // The closure of the published lock.
+    server
+        .muster(&["stack", "show", "cpu"])
+        .expect(0)
+        .says("packages 1 (0 MB)");
     let shown = server
         .muster(&["stack", "get", "cpu", "--json"])
         .expect(0)

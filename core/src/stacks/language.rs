@@ -133,6 +133,16 @@ fn yes() -> bool {
     true
 }
 
+/// Path of the CDI specification that converge writes for a stack with `cdi`.
+pub const CDI_SPECIFICATION: &str = "/etc/cdi/nvidia.json";
+
+/// Returns whether a file of a stack is a CDI specification of NVIDIA's devices.
+pub(super) fn is_nvidia_specification(path: &str) -> bool {
+    path.strip_prefix("/etc/cdi/nvidia").is_some_and(|rest| {
+        !rest.contains('/') && (rest.ends_with(".json") || rest.ends_with(".yaml"))
+    })
+}
+
 /// Path of containerd's configuration file.
 pub const CONTAINERD: &str = "/etc/containerd/config.toml";
 
@@ -273,6 +283,7 @@ fn rails(facts: &Facts) -> Vec<&Nic> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stacks::StackSpec;
     use crate::values::Mac;
 
     #[test]
@@ -298,6 +309,30 @@ mod tests {
             cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"].as_bool(),
             Some(true)
         );
+    }
+
+    #[test]
+    fn a_specification_of_the_stack_takes_the_place_of_converges() {
+        for (path, generates) in [
+            ("/etc/cdi/nvidia.json", false),
+            ("/etc/cdi/nvidia-site.yaml", false),
+            ("/etc/cdi/amd.json", true),
+            ("/etc/cdi/nvidia.conf", true),
+            ("/etc/cdi/nvidia/all.json", true),
+            ("/srv/cdi/nvidia.json", true),
+        ] {
+            let text = format!(
+                "version = \"1\"\nimage = \"i\"\n\
+                 [container_runtime]\ndefault_runtime = \"runc\"\ncdi = true\n\
+                 [[files]]\npath = \"{path}\"\nmode = \"0644\"\ncontent = []\n"
+            );
+            let stack: StackSpec = toml::from_str(&text).expect("a stack");
+            assert_eq!(stack.needs_cdi_specification(), generates, "{path}");
+            assert!(stack.uses_cdi(), "{path}");
+            let runtime = stack.container_runtime.expect("a runtime");
+            let rendered = runtime.render();
+            assert!(rendered.contains("enable_cdi = true"), "{path}: {rendered}");
+        }
     }
 
     #[test]

@@ -14,11 +14,15 @@ mod marker; // The marker of an installed disk
 mod mounts; // File systems mounted by a stack
 mod parts; // Fragments shared by several stacks
 pub mod rules; // Compatibility rules, as data
+pub mod summary; // Size, effect and driver of a stack
 mod wanted; // Firmware and BIOS values wanted for a machine
 
 pub use check::MANAGED;
 pub use conditions::{ConditionalItems, Conditions};
-use language::{BiosItem, ContainerRuntime, Expectations, FirmwareItem, KnownBad, Selector};
+use language::{
+    BiosItem, ContainerRuntime, Expectations, FirmwareItem, KnownBad, Selector,
+    is_nvidia_specification,
+};
 pub use marker::Marker;
 pub use parts::StackPart;
 
@@ -93,6 +97,20 @@ impl StackSpec {
             .cloned()
             .chain(self.container_runtime.iter().map(ContainerRuntime::file))
             .collect()
+    }
+
+    /// Returns whether containers get devices by the Container Device Interface.
+    pub fn uses_cdi(&self) -> bool {
+        self.container_runtime
+            .as_ref()
+            .is_some_and(|runtime| runtime.cdi)
+    }
+
+    /// Returns whether converge writes the CDI specification of the GPU driver. A stack with its own
+    /// specification of NVIDIA's devices gets none from converge.
+    pub fn needs_cdi_specification(&self) -> bool {
+        let mut paths = self.files.iter().map(|file| file.path.as_str());
+        self.uses_cdi() && !paths.any(is_nvidia_specification)
     }
 }
 
@@ -246,6 +264,9 @@ pub struct ConvergePlan {
     pub kernel_args: Vec<String>,
     pub limits: Vec<LimitItem>,
     pub services: Vec<ServiceItem>,
+    /// Whether converge writes the CDI specification of the installed GPU driver.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cdi: bool,
     /// `muster:<node>:<epoch>`, renewed on every converge.
     pub principal: String,
     pub user_ca: String,

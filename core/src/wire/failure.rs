@@ -97,6 +97,10 @@ failure_codes! {
     CaNotTrusted = "ca_not_trusted",
     /// The job was cancelled.
     Cancelled = "cancelled",
+    /// Another file beside the CDI specification of the GPU driver defines the same devices.
+    CdiConflict = "cdi_conflict",
+    /// The files of the GPU driver for containers are incomplete.
+    CdiIncomplete = "cdi_incomplete",
     /// The node's clock cannot be set.
     Clock = "clock",
     /// The job's deadline passed on the node.

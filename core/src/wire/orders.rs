@@ -7,6 +7,8 @@ use serde_json::Value;
 use super::bmc::Power;
 use super::calls::LeasedJobs;
 use super::job::{Job, JobSpec};
+use super::node::GatePlan;
+use crate::stacks::ConvergePlan;
 
 /// Header of a call for jobs: the supported kinds of orders, separated by commas. A server ignoring
 /// this header is of the previous version and sends no kind unknown to the agent.
@@ -54,11 +56,13 @@ const WAIVED_UNTIL: &str = "waived_until";
 const REQUEUE: &str = "requeue";
 /// The operation and the request behind a job, for the agent's log.
 const ORIGIN: &str = "origin";
+/// The CDI specification in a converge plan.
+const CDI: &str = "cdi";
 
 /// Fields added to orders after the kind's first version, listed in the header beside the kinds. An
 /// agent that does not list a field would reject the complete order because of the field. Each
 /// order must therefore also work without the field.
-pub const MEMBERS: &[&str] = &[MACHINE, LIFTS, WAIVED_UNTIL, REQUEUE, ORIGIN];
+pub const MEMBERS: &[&str] = &[MACHINE, LIFTS, WAIVED_UNTIL, REQUEUE, ORIGIN, CDI];
 
 /// Returns the header value of this build.
 pub fn said() -> String {
@@ -153,7 +157,39 @@ pub fn readable(header: Option<&str>, mut job: Job) -> Job {
             _ => {}
         }
     }
+    if lacks(CDI) {
+        find_stacks(&mut job.spec).for_each(|plan| plan.cdi = false);
+    }
     job
+}
+
+/// Returns the converge plans of an order.
+fn find_stacks(spec: &mut JobSpec) -> impl Iterator<Item = &mut ConvergePlan> {
+    let (converge, gates): (_, Vec<&mut GatePlan>) = match spec {
+        JobSpec::Converge { plan, .. } => (Some(plan), Vec::new()),
+        JobSpec::Gates { plan, .. } => (None, vec![plan]),
+        JobSpec::Pair(order) => {
+            let plans = order.ends.iter_mut().map(|end| &mut end.plan);
+            (None, plans.collect())
+        }
+        JobSpec::BootLive(_)
+        | JobSpec::RotateBmc(_)
+        | JobSpec::Firmware(_)
+        | JobSpec::Inventory { .. }
+        | JobSpec::PowerOff { .. }
+        | JobSpec::WriteImage { .. }
+        | JobSpec::BootDisk { .. }
+        | JobSpec::Reboot { .. }
+        | JobSpec::Admit { .. }
+        | JobSpec::Drain { .. }
+        | JobSpec::Remove { .. }
+        | JobSpec::Wipe { .. }
+        | JobSpec::Adopt(_)
+        | JobSpec::PowerOn { .. }
+        | JobSpec::PowerCycle { .. } => (None, Vec::new()),
+    };
+    let of_gates = gates.into_iter().filter_map(|plan| plan.stack.as_mut());
+    converge.into_iter().chain(of_gates)
 }
 
 /// Returns the power control of an order's machine, if the order has one.
@@ -250,10 +286,14 @@ mod tests {
             assert_eq!(readable(Some(&said()), job.clone()), job);
         }
         assert!(
-            gained
-                .iter()
-                .copied()
-                .eq(["lifts", "machine", "origin", "requeue", "waived_until"]),
+            gained.iter().copied().eq([
+                "cdi",
+                "lifts",
+                "machine",
+                "origin",
+                "requeue",
+                "waived_until"
+            ]),
             "an order with each is written down: {gained:?}"
         );
     }

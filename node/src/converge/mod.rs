@@ -7,6 +7,7 @@
 
 mod apt; // Packages, in one transaction from the bundle
 mod archives; // Archives for dpkg
+mod cdi; // The specification of the GPUs for container runtimes
 pub(crate) mod dkms; // Modules built on the node
 pub(crate) mod dpkg; // dpkg's record and locks
 pub mod file; // Files, written atomically
@@ -15,7 +16,7 @@ mod item; // Wanted and found state of an item
 pub(crate) mod kernel; // Settings, modules, command line, release
 pub(crate) mod kernel_facts; // Releases, modules and the command line, from files
 pub mod managed; // Configuration files made from the plan
-mod module_file; // The file behind a module's name
+pub(crate) mod module_file; // The file behind a module's name
 mod pending; // Unfinished work of a killed run
 mod postponed; // Service starts by packages
 mod progress; // Progress of apt and dpkg, measured from outside
@@ -26,7 +27,7 @@ mod room; // Free space on the target file systems
 pub(crate) mod services; // The stack's services
 #[cfg(test)]
 mod tests;
-mod units; // systemd units as systemd and dpkg describe them
+pub(crate) mod units; // systemd units as systemd and dpkg describe them
 
 use std::collections::BTreeSet;
 
@@ -37,6 +38,7 @@ use crate::failure::fatal;
 use crate::files;
 use crate::job::JobContext;
 use crate::machine::Machine;
+use cdi::Specification;
 use file::Target;
 use item::Item;
 use pending::Pending;
@@ -114,6 +116,8 @@ pub(crate) fn run_on(
 struct Wanted {
     packages: LeavingPackages,
     targets: Vec<Target>,
+    /// Written after the other files: the driver and its device nodes must be there.
+    specification: Specification,
     /// Items removed from the stack that stay on the node, with the reason.
     stay: Vec<Item>,
     /// Packages whose files are restored to the content from before a stack.
@@ -123,8 +127,10 @@ struct Wanted {
 impl Wanted {
     fn of(machine: &Machine, plan: &ConvergePlan) -> Result<Self, Failure> {
         let record = Record::load(machine)?;
-        let packages = record.leaving(machine, &dpkg::Database::read(machine)?, plan)?;
-        let leaving = record.leaving_files(machine, plan)?;
+        let database = dpkg::Database::read(machine)?;
+        let packages = record.leaving(machine, &database, plan)?;
+        let specification = Specification::of(machine, plan, &database, &record)?;
+        let leaving = record.leaving_files(machine, plan, specification.path())?;
         let mut targets = managed::files(plan)?;
         targets
             .iter_mut()
@@ -137,6 +143,7 @@ impl Wanted {
         Ok(Self {
             packages,
             targets,
+            specification,
             stay,
             owners: leaving.owners,
         })
@@ -154,6 +161,7 @@ fn observe(
     for target in managed::apt_files(plan).iter().chain(&wanted.targets) {
         items.push(target.observe(machine, key)?);
     }
+    items.extend(wanted.specification.observe(machine, key)?);
     items.extend(kernel::items(machine, plan, cx)?);
     let held = item::held_back(&items);
     items.extend(services::items(machine, plan, held, cx)?);
@@ -211,11 +219,17 @@ fn change(
     cx.check()?;
     built?;
     services::reload(machine, plan, pending, cx)?;
+    // A service may read the specification at its start. Device nodes may appear with services, so
+    // the specification is written again at the end; the result of the last write counts.
+    if let Err(failure) = cdi::apply(machine, plan, cx) {
+        cx.log(&failure.message);
+    }
     // A due boot starts the units. Units of the plan may need a postponed unit.
     if !held {
         postponed::start(machine, plan, cx)?;
     }
-    services::apply(machine, plan, pending, held, cx)
+    services::apply(machine, plan, pending, held, cx)?;
+    cdi::apply(machine, plan, cx)
 }
 
 /// Writes the differing files, and removes or restores the files that left the stack.

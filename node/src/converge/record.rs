@@ -290,7 +290,8 @@ impl Record {
         Ok(had)
     }
 
-    /// Returns the present files of former stacks missing from the plan.
+    /// Returns the present files of former stacks missing from the plan. The path `made` is of a
+    /// file that converge makes for the plan.
     ///
     /// # Errors
     /// `io`.
@@ -298,6 +299,7 @@ impl Record {
         &self,
         machine: &Machine,
         plan: &ConvergePlan,
+        made: Option<&str>,
     ) -> Result<LeavingFiles, Failure> {
         let mut leaving = LeavingFiles::default();
         let fresh = self.files.iter().map(|(path, wrote)| (path, wrote, None));
@@ -306,7 +308,8 @@ impl Record {
                 .iter()
                 .map(|(path, over)| (path, &over.wrote, Some(over))),
         ) {
-            if is_planned(plan, path) || machine.path(path).symlink_metadata().is_err() {
+            let stays = is_planned(plan, path) || made == Some(path.as_str());
+            if stays || machine.path(path).symlink_metadata().is_err() {
                 continue;
             }
             // The stack that declared the file secret or plain is gone, so the file counts as

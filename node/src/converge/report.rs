@@ -78,14 +78,10 @@ pub(super) fn conclude(
         .map(|item| (item.name.as_str(), item))
         .collect();
     let report = |item: &Item| {
-        let earlier = earlier.get(item.name.as_str());
+        let earlier = earlier.get(item.name.as_str()).copied();
         ItemReport {
             item: item.name.clone(),
-            outcome: match (item.fits, earlier.is_some_and(|earlier| earlier.fits)) {
-                (true, true) => ItemOutcome::Unchanged,
-                (true, false) => ItemOutcome::Changed,
-                (false, _) => ItemOutcome::Differs,
-            },
+            outcome: outcome_of(item, earlier),
             before: earlier.and_then(|earlier| earlier.found.clone()),
             after: item.found.clone(),
         }
@@ -93,7 +89,7 @@ pub(super) fn conclude(
     let now: BTreeSet<&str> = after.iter().map(|item| item.name.as_str()).collect();
     // An item removed with a former lock is absent from the new list; so is a file restored to its
     // content from before the stack.
-    let gone = |item: &Item| item.wanted == ABSENT || item.name.starts_with("file ");
+    let gone = |item: &Item| item.wanted == ABSENT || is_file(item);
     let left = before
         .iter()
         .filter(|item| !item.fits && gone(item) && !now.contains(item.name.as_str()));
@@ -111,10 +107,42 @@ pub(super) fn conclude(
     })
 }
 
+/// Returns the outcome of an item after the work. `earlier`: the item before the work.
+fn outcome_of(item: &Item, earlier: Option<&Item>) -> ItemOutcome {
+    // A file made from the packages may fit the former and the new packages.
+    let is_rewritten = |earlier: &Item| is_file(item) && earlier.wanted != item.wanted;
+    let fitted = earlier.is_some_and(|earlier| earlier.fits && !is_rewritten(earlier));
+    match (item.fits, fitted) {
+        (true, true) => ItemOutcome::Unchanged,
+        (true, false) => ItemOutcome::Changed,
+        (false, _) => ItemOutcome::Differs,
+    }
+}
+
+fn is_file(item: &Item) -> bool {
+    item.name.starts_with("file ")
+}
+
 fn waiting(items: &[Item]) -> Vec<String> {
     items
         .iter()
         .filter(|item| !item.fits && item.by_reboot)
         .map(|item| item.name.clone())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_wanted_state_is_a_change_of_a_file_alone() {
+        let fits = |name: &str, state: &str| Item::new(name, state, Some(state.to_owned()));
+        let outcome = |name: &str| {
+            let (before, after) = (fits(name, "550"), fits(name, "535"));
+            outcome_of(&after, Some(&before))
+        };
+        assert_eq!(outcome("file /etc/cdi/nvidia.json"), ItemOutcome::Changed);
+        assert_eq!(outcome("running kernel"), ItemOutcome::Unchanged);
+    }
 }

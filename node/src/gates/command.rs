@@ -194,6 +194,7 @@ fn locked(path: &str) -> Result<ConvergePlan, Failure> {
         .for_node(Some(&inventory::look()))
         .map_err(&wrong)?
         .into_owned();
+    let cdi = stack.needs_cdi_specification();
     let lock = stack
         .lock
         .ok_or_else(|| wrong("it has no lock: make one with `muster stack lock`".into()))?;
@@ -216,6 +217,7 @@ fn locked(path: &str) -> Result<ConvergePlan, Failure> {
         kernel_args: stack.kernel_args,
         limits: stack.limits,
         services: stack.services,
+        cdi,
         principal: String::new(),
         user_ca: String::new(),
         dry_run: true,

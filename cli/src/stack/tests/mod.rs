@@ -1,6 +1,7 @@
 //! `stack lock` against a small local mirror with the real apt; then a real apt installs from the bundle
 //! alone.
 
+mod debian;
 mod modules;
 mod pins;
 

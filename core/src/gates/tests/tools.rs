@@ -91,6 +91,26 @@ const STACKS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+/// The stacks of Debian's own archive, which has no DCGM: the suites for NVIDIA GPUs need more.
+const DEBIAN_STACKS: [(&str, &str); 4] = [
+    (
+        "cuda-debian-12",
+        include_str!("../../../../stacks/cuda-debian-12.toml"),
+    ),
+    (
+        "cuda-debian-13",
+        include_str!("../../../../stacks/cuda-debian-13.toml"),
+    ),
+    (
+        "cuda-535-debian-13",
+        include_str!("../../../../stacks/cuda-535-debian-13.toml"),
+    ),
+    (
+        "rocm-debian-13",
+        include_str!("../../../../stacks/rocm-debian-13.toml"),
+    ),
+];
+
 fn stack(text: &str, part: &str) -> StackSpec {
     let stack: StackSpec = toml::from_str(text).expect("a shipped stack");
     let part: StackPart = toml::from_str(part).expect("a shipped part");
@@ -161,8 +181,10 @@ fn every_stack_of_gpus_switches_acs_off_before_slurmd_starts() {
         "/etc/systemd/system/acs-off.service",
     ];
     let reference = stack(STACKS[0].1, "");
-    for (name, text, ..) in STACKS.iter().filter(|(_, _, tests, _)| !tests.is_empty()) {
-        let whole = stack(text, "");
+    let of_gpus = STACKS.iter().filter(|(_, _, tests, _)| !tests.is_empty());
+    let of_gpus = of_gpus.map(|(name, text, ..)| (*name, *text));
+    for (name, text) in of_gpus.chain(DEBIAN_STACKS) {
+        let whole = stack(text, "").with_conditional_items().into_owned();
         for path in files {
             let file =
                 |stack: &StackSpec| stack.files.iter().find(|file| file.path == path).cloned();
@@ -195,7 +217,8 @@ fn every_shipped_stack_starts_slurmd_and_sets_the_clock_alike() {
         "/etc/munge/munge.key",
     ];
     let reference = stack(STACKS.last().expect("cpu-slurm").1, "");
-    for (name, text, ..) in STACKS {
+    let all = STACKS.iter().map(|(name, text, ..)| (*name, *text));
+    for (name, text) in all.chain(DEBIAN_STACKS) {
         let whole = stack(text, "");
         for path in shared {
             let file =

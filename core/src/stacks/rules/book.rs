@@ -104,6 +104,8 @@ pub struct When {
     pub nvlink5: Option<bool>,
     /// Modules loaded by the stack.
     pub modules: Vec<String>,
+    /// Whether the stack's container runtime uses the Container Device Interface.
+    pub cdi: Option<bool>,
 }
 
 /// The condition checked by a rule.
@@ -131,6 +133,8 @@ pub enum Check {
         on: String,
         rows: Vec<LeastRow>,
     },
+    /// Every package of `of` has at least the version `version`. A stack without `of` fits.
+    Floor { of: String, version: String },
     /// `of` is at most the `most` of the row for `on`'s branch.
     Most {
         of: String,

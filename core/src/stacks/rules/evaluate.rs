@@ -66,6 +66,7 @@ fn is_applicable(when: &When, packages: &Packages<'_>) -> bool {
             selector.and_then(|selector| selector.nvswitch),
         )
         && fits(when.nvlink5, selector.and_then(|selector| selector.nvlink5))
+        && fits(when.cdi, Some(stack.uses_cdi()))
         && when.modules.iter().all(loads)
 }
 

@@ -4,6 +4,7 @@
 //! whether a missing fact rejects the stack.
 
 mod book; // The rule book in Rust types
+mod branches; // Branches of the driver, as data
 mod checks; // The kinds of check, one file each
 mod evaluate; // All findings about a stack
 mod hardware; // Checks of firmware and BIOS items
@@ -21,6 +22,9 @@ mod version; // Versions, without epoch and revision
 use serde::{Deserialize, Serialize};
 
 pub use self::book::{Rule, Rulebook, book};
+pub use self::branches::{
+    BranchKind, BranchTable, DriverBranch, SecurityFix, StackDriver, branch_table, find_driver,
+};
 pub use self::evaluate::{findings, refusal};
 pub use self::node::findings_of_node;
 pub use self::observed::expectations;

@@ -3,9 +3,10 @@
 
 use serde_json::json;
 
-use super::{cluster, golden, id, job, login, permit};
+use super::{cluster, converge, golden, id, job, login, permit};
 use crate::clusters::DrainReason;
 use crate::ids::OperationId;
+use crate::stacks::ConvergePlan;
 use crate::wire::bmc::Power;
 use crate::wire::job::{Job, JobSpec, Origin};
 
@@ -58,4 +59,10 @@ fn members_that_came_later() {
             ..job(JobSpec::PowerOn { power, permit })
         },
     );
+    let plan = ConvergePlan {
+        cdi: true,
+        ..converge()
+    };
+    let login = login();
+    golden("job-converge-cdi", &job(JobSpec::Converge { login, plan }));
 }

@@ -257,6 +257,7 @@ fn converge() -> ConvergePlan {
             running: true,
             restart_on: vec![],
         }],
+        cdi: false,
         principal: "muster:n1:3".into(),
         user_ca: "ssh-ed25519 AAAA".into(),
         marker: Marker {

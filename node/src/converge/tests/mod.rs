@@ -5,6 +5,7 @@
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
 mod bundle; // A flat repository of tiny packages, served over HTTP
+mod cdi; // The specification of the GPUs for container runtimes
 mod modules; // Modules built on the node
 mod pins; // A five-package tuple against every other package manager
 mod reboots; // Drivers and kernels replaced while in use

@@ -94,6 +94,7 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
         kernel_args: stack.kernel_args.clone(),
         limits: stack.limits.clone(),
         services: stack.services.clone(),
+        cdi: stack.needs_cdi_specification(),
         principal: principal(s),
         user_ca: s.keys.user_ca_line()?,
         marker: Marker {

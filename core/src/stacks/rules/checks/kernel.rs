@@ -45,7 +45,8 @@ fn check_headers(packages: &Packages<'_>, package: &Present, kernel: &str) -> Op
             "the stack brings no {headers}, which the node may have"
         )));
     }
-    Some(lacks(package, headers))
+    let want = format!("{headers} (add the package to the stack)");
+    Some(lacks(package, want))
 }
 
 /// Checks that a prebuilt module has a package for the kernel. A name without a kernel belongs to a
@@ -64,7 +65,11 @@ fn check_build(packages: &Packages<'_>, precompiled: &[Present], kernel: &str) -
     })?;
     match any_named || packages.locked() {
         true => {
-            let want = format!("build for {kernel}, the kernel that runs");
+            let add = bare(package).map(|bare| format!(" (add {bare}-{kernel} to the stack)"));
+            let want = format!(
+                "build for {kernel}, the kernel that runs{}",
+                add.unwrap_or_default()
+            );
             Some(lacks(package, want))
         }
         false => Some(Outcome::Unknown(format!("{package} names no kernel"))),

@@ -6,6 +6,7 @@ mod behind; // At most so many releases behind
 mod built; // Prebuilt kernel modules and the driver
 mod cuda_major; // Packages built for the CUDA version of the driver
 mod flavour; // Kernel modules that the GPU family allows
+mod floor; // A lower bound for one component
 mod kernel; // Kernel modules and headers for each kernel
 mod least; // A lower bound
 mod like; // A pattern of versions
@@ -70,6 +71,7 @@ pub(super) fn run_check(check: &Check, packages: &Packages<'_>) -> Vec<Outcome> 
         Check::Least { of, on, rows } => {
             compare_pairs(packages, of, on, |of, on| least::check_least(of, on, rows))
         }
+        Check::Floor { of, version } => floor::check_floor(packages, of, version),
         Check::Most { of, on, rows } => {
             compare_pairs(packages, of, on, |of, on| most::check_most(of, on, rows))
         }

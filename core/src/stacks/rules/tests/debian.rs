@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{locked, refused};
+use super::{Subject, image, locked, machine, refusal, refused};
+use crate::facts::Facts;
 use crate::stacks::StackSpec;
 use crate::stacks::diff::{Class, package_class};
 
@@ -356,5 +357,47 @@ fn parts_of_debians_driver_cost_a_reload_and_modules_a_reboot() {
         ("nvidia-modprobe", Class::None),
     ] {
         assert_eq!(package_class(name), class, "{name}");
+    }
+}
+
+/// The shipped stacks of Debian's archive, with the release of the image.
+const SHIPPED: [(&str, &str); 4] = [
+    (
+        "12",
+        include_str!("../../../../../stacks/cuda-debian-12.toml"),
+    ),
+    (
+        "13",
+        include_str!("../../../../../stacks/cuda-debian-13.toml"),
+    ),
+    (
+        "13",
+        include_str!("../../../../../stacks/cuda-535-debian-13.toml"),
+    ),
+    (
+        "13",
+        include_str!("../../../../../stacks/rocm-debian-13.toml"),
+    ),
+];
+
+#[test]
+fn shipped_debian_stacks_fit_nodes_with_and_without_a_gpu() {
+    for (release, text) in SHIPPED {
+        let stack: StackSpec = toml::from_str(text).expect("a shipped stack");
+        let name = format!("debian-{release}");
+        assert_eq!(stack.image, name);
+        let image = image(&json!({ "name": name, "os_version": release }));
+        let judge = |facts: &Facts| {
+            refusal(Subject {
+                stack: &stack,
+                image: Some(&image),
+                facts: Some(facts),
+            })
+        };
+        assert_eq!(judge(&Facts::default()), None, "{text}");
+        assert_eq!(judge(&machine("2330")), None, "{text}");
+        // Debian's branches know no Blackwell.
+        let is_of_a_family = text.contains("gpu = \"hopper\"");
+        assert_eq!(judge(&machine("2901")).is_some(), is_of_a_family, "{text}");
     }
 }

@@ -204,6 +204,12 @@ fn what_is_not_known_is_never_fine() {
     // The controller's version is a fact about a site: reported, without effect.
     let slurm = stack(&json!({ "slurmd": "24.11.5-1" }), &json!({}));
     assert_eq!(level(&locked(&slurm), "R15"), [Level::Unknown]);
+    // The version of containerd is open; podman alone reads the specification by itself.
+    let runtime = json!({ "container_runtime": { "default_runtime": "runc", "cdi": true } });
+    let containerd = stack(&json!({ "containerd": "*" }), &runtime);
+    assert_eq!(level(&containerd, "cdi"), [Level::Unknown]);
+    let podman = stack(&json!({ "podman": "5.4.2+ds1-2+b1" }), &runtime);
+    assert_eq!(level(&locked(&podman), "cdi"), []);
     // An open version is an unknown version.
     let open = stack(&json!({ "nvidia-fabricmanager": "*" }), &json!({}));
     assert_eq!(level(&open, "R3"), [Level::Unknown]);

@@ -55,6 +55,7 @@ pub(super) fn wrong_tuples() -> Vec<Tuple> {
         ));
         packages
     };
+    let cdi = |cdi: bool| json!({ "container_runtime": { "default_runtime": "runc", "cdi": cdi } });
     let peermem = || json!({ "modules_load": ["nvidia_peermem"] });
     let built = "linux-modules-nvidia-580-server-open-6.1.0-40-amd64";
     vec![
@@ -332,6 +333,26 @@ pub(super) fn wrong_tuples() -> Vec<Tuple> {
             &["libnvidia-container1 1.17.0-1", "1.19.1-1"],
             none(),
             none(),
+        ),
+        (
+            "cdi",
+            json!({ "containerd": "1.6.20~ds1-1+deb12u1" }),
+            cdi(true),
+            &[
+                "containerd 1.6.20~ds1-1+deb12u1 is older",
+                "`cdi = false`",
+                "1.7 or newer",
+            ],
+            json!({ "containerd": "1.7.24~ds1-6+deb13u1" }),
+            cdi(true),
+        ),
+        (
+            "cdi",
+            json!({ "containerd.io": "1.6.33-1" }),
+            cdi(true),
+            &["containerd.io 1.6.33-1 is older"],
+            json!({ "containerd.io": "1.6.33-1" }),
+            cdi(false),
         ),
     ]
 }
