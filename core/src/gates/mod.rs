@@ -6,6 +6,7 @@ mod catalogue; // Parsers, their metrics and units
 mod checks; // Common checks of GPU clusters, and the gates covering each
 mod fingerprint; // Hardware fingerprint of a result
 mod gate; // Gate definition as written in a suite
+mod gpus; // Gates that need a GPU
 mod judge; // Admission verdict of a whole run
 mod lint; // Rejects suites that could pass without measuring
 mod lint_during; // Checks gates sampled under load

@@ -56,6 +56,10 @@ pub const SUITES: &[Shipped] = &[
         name: "storage",
         text: include_str!("../../../suites/storage.toml"),
     },
+    Shipped {
+        name: "software-gpu",
+        text: include_str!("../../../suites/software-gpu.toml"),
+    },
 ];
 
 /// The shipped hardware profiles.

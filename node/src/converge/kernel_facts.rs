@@ -59,7 +59,7 @@ pub(super) fn of_another(machine: &Machine) -> Result<impl Fn(&str) -> bool, Fai
 ///
 /// # Errors
 /// `io`.
-pub(super) fn running_release(machine: &Machine) -> Result<Option<String>, Failure> {
+pub(crate) fn running_release(machine: &Machine) -> Result<Option<String>, Failure> {
     let release = machine.read("/proc/sys/kernel/osrelease", FILE_MAX)?;
     Ok(release
         .map(|bytes| words(&String::from_utf8_lossy(&bytes)))
@@ -121,18 +121,18 @@ pub(super) fn numbers(release: &str) -> Vec<u64> {
 
 /// Whether the module has a folder in /sys/module. Built-in modules with parameters have a folder
 /// too.
-pub(super) fn is_loaded(machine: &Machine, name: &str) -> bool {
+pub(crate) fn is_loaded(machine: &Machine, name: &str) -> bool {
     machine
         .path(&format!("/sys/module/{}", underscored(name)))
         .is_dir()
 }
 
-pub(super) fn underscored(name: &str) -> String {
+pub(crate) fn underscored(name: &str) -> String {
     name.replace('-', "_")
 }
 
 /// Returns `nouveau` for `usr/lib/modules/6.1.0/kernel/drivers/gpu/nouveau.ko.xz`.
-pub(super) fn module_of(path: &str) -> Option<String> {
+pub(crate) fn module_of(path: &str) -> Option<String> {
     let name = path.rsplit('/').next()?;
     name.find(".ko").map(|end| underscored(&name[..end]))
 }

@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 3;
 
 /// The place of a module.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// The path of the module's file.
     File(String),
     /// The module is a part of the kernel.
@@ -51,7 +51,7 @@ struct Next<'a> {
 ///
 /// # Errors
 /// The failure of a program without an answer, such as `tool_timeout`.
-pub(super) fn find(machine: &Machine, name: &str, cx: &JobContext) -> Result<Place, Failure> {
+pub(crate) fn find(machine: &Machine, name: &str, cx: &JobContext) -> Result<Place, Failure> {
     let (mut asked, mut ignoring) = (name.to_owned(), false);
     for _ in 0..DEPTH_MAX {
         let said = match ask(machine, &asked, ignoring, cx) {
@@ -80,6 +80,22 @@ pub(super) fn find(machine: &Machine, name: &str, cx: &JobContext) -> Result<Pla
             "`modprobe --show-depends` names no file of module {asked}, and modinfo finds no module {name}"
         ))
     }))
+}
+
+/// Returns a field of a module's file, such as `version` or `vermagic`; empty when the file has no
+/// such field.
+///
+/// # Errors
+/// `module_unknown` when modinfo cannot read the file.
+pub(crate) fn field(
+    machine: &Machine,
+    file: &str,
+    name: &str,
+    cx: &JobContext,
+) -> Result<String, Failure> {
+    let argv = ["modinfo", "-F", name, "--", file];
+    let said = machine.output(cx, FailureCode::ModuleUnknown, &argv, TIMEOUT)?;
+    Ok(String::from_utf8_lossy(&said).trim().to_owned())
 }
 
 /// Runs `modprobe --show-depends`, which also shows loaded modules: a dry run (`-n -v`) skips them.

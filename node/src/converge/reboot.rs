@@ -6,7 +6,6 @@
 //! modules with the modules on disk.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use muster_core::stacks::ConvergePlan;
 use muster_core::stacks::diff::{Class, package_class};
@@ -24,7 +23,6 @@ use crate::machine::Machine;
 /// Below /run, so that the reboot removes the note.
 const PATH: &str = "/run/muster/reboot.json";
 const MAX: u64 = 1 << 20;
-const MODINFO_TIMEOUT: Duration = Duration::from_secs(30);
 /// GPU drivers, whose user space must have the same version. Other modules are checked when a stack
 /// loads the module.
 const DRIVERS: [&str; 2] = ["nvidia", "amdgpu"];
@@ -231,9 +229,7 @@ fn differing(
     cx: &JobContext,
 ) -> Result<Option<(String, String)>, Failure> {
     for shown in shown {
-        let argv = ["modinfo", "-F", shown.field, "--", file];
-        let said = machine.output(cx, FailureCode::ModuleUnknown, &argv, MODINFO_TIMEOUT)?;
-        let on_disk = String::from_utf8_lossy(&said).trim().to_owned();
+        let on_disk = module_file::field(machine, file, shown.field, cx)?;
         if on_disk != shown.loaded {
             let on_disk = match on_disk.is_empty() {
                 true => "none".to_owned(),

@@ -19,13 +19,13 @@ const LIST_MAX: u64 = 64 << 20;
 
 /// The state of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Unit {
+pub(crate) struct Unit {
     /// The unit's own name and its aliases.
     pub(super) names: BTreeSet<String>,
     /// Longest stop plus start allowed by systemd; `None` without a limit.
     pub(super) limit: Option<Duration>,
     pub(super) load: String,
-    pub(super) active: String,
+    pub(crate) active: String,
     pub(super) file: String,
     /// Environment files read at the unit's start.
     pub(super) environment: Vec<String>,
@@ -35,7 +35,7 @@ pub(super) struct Unit {
 ///
 /// # Errors
 /// `systemd_unreadable`.
-pub(super) fn query(
+pub(crate) fn query(
     machine: &Machine,
     names: &[String],
     cx: &JobContext,

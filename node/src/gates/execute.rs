@@ -19,7 +19,7 @@ use super::verdict::{
     judge_absent, judge_reading, judge_timeout, judge_unsettled, make_result, reference_of,
     settling_s, unmeasured,
 };
-use super::{Bench, during, kernel_log, needs, window};
+use super::{Bench, during, kernel_log, needs, no_gpu, window};
 use crate::failure::fatal;
 use crate::files;
 use crate::tool::{Finished, ToolError};
@@ -115,7 +115,8 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<Attempt, Failure> {
         argv: gate.argv.clone(),
         ..Evidence::default()
     };
-    if let Some(reason) = needs::refusal(gate, bench) {
+    let refusal = no_gpu::refusal(gate, bench).or_else(|| needs::refusal(gate, bench));
+    if let Some(reason) = refusal {
         return Ok(Attempt {
             assessment: unmeasured(Verdict::Skipped, reason),
             evidence,
@@ -148,6 +149,11 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<Attempt, Failure> {
             judge_reading(gate, &reference, reading, &mut evidence),
             false,
         ),
+        // The reason of the tool stays in the evidence.
+        Err(Stop::Unknown(_) | Stop::Absent(_)) if no_gpu::concerns(gate, bench) => {
+            bench.shared.report_no_gpu();
+            (judge_absent(gate, profile, no_gpu::describe(bench)), true)
+        }
         Err(Stop::Unknown(why)) => (unmeasured(Verdict::Error, why), false),
         Err(Stop::Absent(why)) => (judge_absent(gate, profile, why), true),
         Err(Stop::TimedOut { hangs }) => (judge_timeout(gate, hangs), false),

@@ -10,6 +10,7 @@ mod evidence; // The kept output and files of a gate
 mod execute; // Runs one gate to its verdict
 mod kernel_log; // Kernel messages during a gate
 mod needs; // Requirements of a gate on the node
+mod no_gpu; // Nodes without the GPUs of the profile
 mod pair; // Gates between two nodes: the listening end and the asking end
 mod parsers; // One file per tool or measurement
 mod read; // The result of a parser for a file
@@ -23,7 +24,7 @@ mod verdict; // The verdict of a reading, and of a missing reading
 mod window; // Growth between two runs of a tool
 
 use muster_core::facts::Facts;
-use muster_core::gates::{Gate, GateResult, Stage, blocks, fingerprint, lint};
+use muster_core::gates::{Gate, GateResult, blocks, fingerprint, lint};
 use muster_core::values::Digest;
 use muster_core::wire::node::{Failure, FailureCode, GatePlan};
 
@@ -84,7 +85,7 @@ pub(crate) fn run(plan: &GatePlan, cx: &JobContext) -> Result<Ran, Failure> {
 pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
     let Bench { plan, cx, .. } = bench;
     let gates = chosen(plan)?;
-    let mut blocked: Option<(Stage, String)> = None;
+    let mut blocked: Option<&Gate> = None;
     let mut results = Vec::with_capacity(gates.len());
     for (done, gate) in gates.iter().enumerate() {
         if cx.cancelled() {
@@ -100,7 +101,7 @@ pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
             Some("gates"),
         );
         let result = match &blocked {
-            Some((stage, by)) if *stage < gate.stage && !bench.shared.looks_after(gate) => {
+            Some(by) if by.stage < gate.stage && !bench.shared.looks_after(gate) => {
                 verdict::skip_gate(gate, by, bench)
             }
             _ => execute::execute(gate, bench)?,
@@ -113,7 +114,7 @@ pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
         ));
         let mode = gate.mode(Some(&plan.profile));
         if blocks(mode, result.verdict) && !plan.waived.contains(&gate.id) && blocked.is_none() {
-            blocked = Some((gate.stage, gate.id.clone()));
+            blocked = Some(*gate);
         }
         results.push(result);
     }

@@ -2,7 +2,7 @@
 //! of others, and places in the kernel's
 //! log, stored after the verdicts.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     under_load: RefCell<BTreeMap<String, Looks>>,
     /// Gates with effects whose tool was started.
     loads: RefCell<BTreeSet<String>>,
+    /// Whether a gate has reported a node without a GPU.
+    no_gpu: Cell<bool>,
 }
 
 /// The answer of a tool.
@@ -38,6 +40,15 @@ struct Told {
 }
 
 impl Shared {
+    /// Notes that a gate has reported a node without a GPU.
+    pub(super) fn report_no_gpu(&self) {
+        self.no_gpu.set(true);
+    }
+
+    pub(super) fn has_reported_no_gpu(&self) -> bool {
+        self.no_gpu.get()
+    }
+
     /// Notes that the tool of a gate has loaded the machine, however the tool ended.
     pub(super) fn note_load(&self, gate: &Gate) {
         if !gate.effects.is_empty() {

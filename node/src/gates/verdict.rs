@@ -9,7 +9,7 @@ use muster_core::wire::node::GatePlan;
 
 use super::evidence::EVIDENCE_MAX;
 use super::parsers::Reading;
-use super::{Bench, kernel_log};
+use super::{Bench, kernel_log, no_gpu};
 use crate::machine::Machine;
 use crate::tool;
 
@@ -100,8 +100,12 @@ pub(super) fn judge_unsettled(
 }
 
 /// The result of a gate that is skipped because gate `by` of an earlier stage blocks.
-pub(super) fn skip_gate(gate: &Gate, by: &str, bench: &Bench<'_>) -> GateResult {
-    let reason = format!("not run: gate {by} of an earlier stage did not pass");
+pub(super) fn skip_gate(gate: &Gate, by: &Gate, bench: &Bench<'_>) -> GateResult {
+    let reason = match (no_gpu::concerns(gate, bench), no_gpu::concerns(by, bench)) {
+        (true, _) => no_gpu::REASON.to_owned(),
+        (false, true) => format!("not run: {}", no_gpu::REASON),
+        (false, false) => format!("not run: gate {} of an earlier stage did not pass", by.id),
+    };
     make_result(gate, bench, Verdict::Skipped, reason)
 }
 

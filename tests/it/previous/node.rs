@@ -27,6 +27,8 @@ use tempfile::TempDir;
 use super::programs;
 use super::site::Version;
 
+/// Suites with parsers that the version before does not have.
+const NEW_SUITES: [&str; 1] = ["software-gpu"];
 const DISK_BYTES: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -224,7 +226,8 @@ fn yesterdays_muster_node_does_todays_plans() {
     assert_eq!(node.disk(), vec![0; DISK_BYTES]);
 }
 
-/// Every suite that ships today, with a profile of today. No tool is found: the test counts that each gate has an answer.
+/// Every suite that ships today and has only parsers of the version before, with a profile of today.
+/// No tool is found: the test counts that each gate has an answer.
 #[test]
 fn yesterdays_muster_node_understands_todays_suites() {
     let node = Node::new();
@@ -233,7 +236,8 @@ fn yesterdays_muster_node_understands_todays_suites() {
         .find(|shipped| shipped.name == "virtual-node")
         .unwrap();
     let profile: serde_json::Value = toml::from_str(profile.text).unwrap();
-    for shipped in SUITES {
+    let known = |shipped: &&Shipped| !NEW_SUITES.contains(&shipped.name);
+    for shipped in SUITES.iter().filter(known) {
         let suite: Suite = toml::from_str(shipped.text).unwrap();
         let gates: BTreeSet<String> = suite.gates.iter().map(|gate| gate.id.clone()).collect();
         let plan = json!({ "suite": suite, "profile": profile, "only": [], "stack": null, "variables": {}, "in_use": true });

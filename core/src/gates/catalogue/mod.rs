@@ -1,6 +1,7 @@
 //! The catalogue of every muster-node parser and metric, with units. A gate may use only listed
 //! metrics in the listed unit, because comparing Gb/s with GB/s is an error.
 
+mod driver; // Software of NVIDIA's driver
 mod fabric; // RDMA networks
 mod gpu; // NVIDIA and AMD GPUs
 mod host; // Disks, memory, processors, kernel log
@@ -37,9 +38,19 @@ impl Parser {
     /// Returns all parsers. The accepted tool versions are listed in each parser's source file in
     /// muster-node.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        [host::PARSERS, gpu::PARSERS, fabric::PARSERS]
-            .into_iter()
-            .flatten()
+        [
+            host::PARSERS,
+            driver::PARSERS,
+            gpu::PARSERS,
+            fabric::PARSERS,
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Whether the parser reads values of GPUs, so that a node without a GPU has no values.
+    pub fn reads_gpus(&self) -> bool {
+        gpu::PARSERS.iter().any(|parser| parser.name == self.name)
     }
 
     const fn experimental(mut self) -> Self {

@@ -52,6 +52,7 @@ fn fits(suite: &str, profile: &HardwareProfile) -> bool {
     match suite {
         "admit-cpu" => model.is_empty(),
         "pairs" | "storage" => true,
+        "software-gpu" => !model.starts_with("MI"),
         "fabric" => !model.is_empty(),
         "admit-amd" | "smoke-amd" | "sweep-amd" => model.starts_with("MI"),
         _ => !model.is_empty() && !model.starts_with("MI"),
@@ -72,8 +73,9 @@ fn every_required_gate_has_thresholds_in_its_profiles() {
         }
     }
     // Four suites on five NVIDIA models, and three on a single AMD model. Fabric runs on all six,
-    // pairs and storage on all seven, and `admit-cpu` on the model without GPUs.
-    assert_eq!(held, 4 * 5 + 3 + 6 + 7 + 7 + 1);
+    // pairs and storage on all seven, and `admit-cpu` on the model without GPUs. `software-gpu` runs
+    // on all but the AMD model.
+    assert_eq!(held, 4 * 5 + 3 + 6 + 7 + 7 + 1 + 6);
 }
 
 #[test]

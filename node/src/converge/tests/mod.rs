@@ -6,6 +6,7 @@
 
 mod bundle; // A flat repository of tiny packages, served over HTTP
 mod cdi; // The specification of the GPUs for container runtimes
+mod driver; // Gates of the driver's software, on a machine without a GPU
 mod modules; // Modules built on the node
 mod pins; // A five-package tuple against every other package manager
 mod reboots; // Drivers and kernels replaced while in use

@@ -2,6 +2,7 @@
 //! inspection.
 
 use super::{Bench, Reading};
+use crate::gates::no_gpu;
 
 pub(super) fn measure(bench: &Bench<'_>) -> Reading {
     let Bench { facts, plan, .. } = bench;
@@ -18,6 +19,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Reading {
         "nics.linked",
         facts.nics.iter().filter(|nic| nic.link_up).count(),
     );
-    reading.notes = misses.iter().map(ToString::to_string).collect();
+    let misses = misses.iter().map(ToString::to_string);
+    reading.notes = no_gpu::report(bench).into_iter().chain(misses).collect();
     reading
 }

@@ -6,6 +6,7 @@ mod amd; // AMD's tools
 mod clock; // The node's clock against the agent's clock
 mod df; // Usage of file systems
 mod dkms; // Kernel modules built on the node
+mod driver; // Software of NVIDIA's driver
 mod facts; // Inventory against the profile
 mod fio; // Disk throughput and verification
 mod firmware; // Firmware and BIOS against the stack
@@ -44,6 +45,8 @@ const ANSWER_MAX: usize = 1 << 20;
 
 /// Words of failure in an output.
 const FAILURES: [&str; 3] = ["error", "fail", "couldn't"];
+/// Written before the reason of an uncaught exception.
+const EXCEPTION: &str = "what():";
 
 /// The output of a tool.
 #[derive(Clone, Copy, Debug)]
@@ -58,17 +61,26 @@ pub(super) struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Returns the reason of a failed tool: the messages, or a line of the output where the messages
-    /// are empty. The first line with a word of failure is preferred to the first line. nvidia-smi
-    /// writes its reasons to stdout.
+    /// Returns the reason of a failed tool: a line of the messages, or of the output where the
+    /// messages are empty. The first line with a word of failure is preferred to the first line.
+    /// nvidia-smi writes its reasons to stdout.
     fn reason(&self) -> String {
-        let messages = scan::word(self.messages);
-        if !messages.is_empty() {
-            return messages;
+        let has_messages = !scan::word(self.messages).is_empty();
+        let text = if has_messages {
+            self.messages
+        } else {
+            self.text
+        };
+        // A program in C++ ends with the reason on the second of two lines.
+        if let Some(exception) = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(EXCEPTION))
+        {
+            return scan::word(exception);
         }
         // The opening of a JSON document is no reason.
         let is_reason = |line: &String| !["", "{", "["].contains(&line.as_str());
-        let lines = || self.text.lines().map(scan::word).filter(is_reason);
+        let lines = || text.lines().map(scan::word).filter(is_reason);
         let is_failure = |line: &String| {
             let line = line.to_ascii_lowercase();
             FAILURES.iter().any(|word| line.contains(word))
@@ -230,6 +242,8 @@ pub(super) fn superseded(parser: &str) -> Option<Superseded> {
 /// must not start.
 pub(super) fn absent(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     match gate.parser.as_str() {
+        "cdi" => driver::cdi::absent(bench),
+        "containers" => driver::containers::absent(bench),
         "dkms" => dkms::absent(bench),
         "firmware" => firmware::unheard(bench),
         "gpu-burn" => nvidia::gpu_burn::absent(gate, bench),
@@ -241,15 +255,22 @@ pub(super) fn absent(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
 /// Runs a built-in measurement, without a tool.
 pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String> {
     match gate.parser.as_str() {
+        "cdi" => driver::cdi::measure(bench),
         "clock" => clock::measure(bench),
+        "containers" => driver::containers::measure(bench),
         "dkms" => dkms::measure(bench),
+        "driver-load" => driver::load::measure(bench),
+        "driver-module" => driver::module::measure(bench),
+        "driver-versions" => driver::versions::measure(bench),
         "facts" => Ok(facts::measure(bench)),
         "firmware" => firmware::measure(bench),
         "ib-counters" => rdma::counters::measure(bench),
         "ib-pkeys" => rdma::pkeys::measure(bench),
         "kernel" => kernel::measure(bench),
         "kernel-log-new" => kernel_log::measure(gate, bench),
+        "libraries" => driver::libraries::measure(gate, bench),
         "mounts" => mounts::measure(bench),
+        "nouveau" => driver::nouveau::measure(bench),
         "packages" => packages::measure(bench),
         "pcie" => Ok(pcie::measure(bench)),
         "services" => services::measure(bench),

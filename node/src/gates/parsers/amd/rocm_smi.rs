@@ -51,6 +51,10 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     if answer.exit != 0 {
         return Err(format!("rocm-smi failed: {}", answer.reason()));
     }
+    // Without a GPU, or without its driver, rocm-smi may end with 0 and print no document.
+    if answer.text.trim().is_empty() {
+        return Err(format!("rocm-smi printed no document: {}", answer.reason()));
+    }
     let Document(document) = json(answer.text)?;
     let mut reading = Reading::default();
     let driver = document

@@ -59,7 +59,7 @@ struct Test {
 }
 
 pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading, String> {
-    let report: V4 = json(document(answer.text)?)?;
+    let report: V4 = json(document(answer)?)?;
     known(&report.metadata.version, "4.")?;
     let listed = report
         .entity_groups
@@ -114,7 +114,7 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
 }
 
 pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading, String> {
-    let report: V3 = json(document(answer.text)?)?;
+    let report: V3 = json(document(answer)?)?;
     let diagnostic = report.diagnostic;
     // dcgmi writes the version beside the output of nvvs, and nvvs writes the version inside.
     let version = diagnostic
@@ -285,10 +285,10 @@ fn known(version: &str, major: &str) -> Result<(), String> {
 }
 
 /// Returns the document without the warnings before it.
-fn document(text: &str) -> Result<&str, String> {
-    let start = text.find('{').ok_or("there is no JSON in it")?;
-    text.get(start..)
-        .ok_or_else(|| "there is no JSON in it".into())
+fn document<'a>(answer: &Answer<'a>) -> Result<&'a str, String> {
+    let no_document = || format!("there is no JSON in it: {}", answer.reason());
+    let start = answer.text.find('{').ok_or_else(no_document)?;
+    answer.text.get(start..).ok_or_else(no_document)
 }
 
 /// Parses `"0,1,2"`, `"0"` or `0`.

@@ -104,7 +104,8 @@ struct Case {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     // A warning may precede the document.
-    let start = answer.text.find('{').ok_or("there is no JSON in it")?;
+    let no_document = || format!("there is no JSON in it: {}", answer.reason());
+    let start = answer.text.find('{').ok_or_else(no_document)?;
     let text = answer.text.get(start..).unwrap_or_default();
     // Without a GPU the document has an error and no tests.
     if let Ok(failed) = json::<Failed>(text) {
