@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::failure::{fatal, io};
 use crate::job::{self, JobContext, parse_job};
 use crate::terminal::{report, usage, version};
-use crate::{exec, gates, health, inventory, live, record};
+use crate::{exec, gates, health, inventory, live, record, tool};
 
 /// Longest inventory. An inventory reads files; only a hung GPU driver can slow the reading.
 const INVENTORY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,6 +25,8 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
         ["record", ref arguments @ ..] => record::command(arguments).ok_or_else(usage),
         // Internal verb: `run` starts a job's process under the name `exec-job`.
         ["exec-job", job] => parse_job(job).and_then(exec::exec),
+        // Internal verb: a gate's tool starts with its limits under the name `exec-tool`.
+        ["exec-tool", ref arguments @ ..] => tool::exec_tool(arguments),
         // Internal verb: `live` starts the LLDP listener under the name `listen`.
         ["listen"] => inventory::neighbours::listen().map(|()| ExitCode::SUCCESS),
         _ => verb(&words).map(|()| ExitCode::SUCCESS),

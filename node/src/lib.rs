@@ -21,4 +21,4 @@ pub mod paths; // Paths on a node, under one movable root
 pub mod permit; // The challenge before a disk is written, and the check of the answer
 pub mod record; // Scrubbed tool outputs of this machine, the base for new parsers
 pub(crate) mod terminal; // Usage, version, and failures on stderr
-pub mod tool; // Runs programs with deadline, output cap and process group
+pub mod tool; // Runs programs with deadline, limits, output cap and process group

@@ -98,6 +98,21 @@ fn exit_codes_separate_failure_no_answer_and_wrong_usage() {
 }
 
 #[test]
+fn missing_limits_of_the_tools_are_named_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    suite(folder, SAT, REACHED, "");
+    let ended = muster_node(
+        folder,
+        &["--suite", "suite.toml", "--profile", "virtual-node"],
+    );
+    // A private root has no unit of systemd, so no cgroup either.
+    let said = String::from_utf8(ended.stderr).unwrap();
+    let named = said.matches("without a limit of processes and memory");
+    assert_eq!(named.count(), 1, "{said}");
+}
+
+#[test]
 fn the_document_is_whole_and_the_shipped_suites_are_in_the_binary() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

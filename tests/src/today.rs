@@ -15,7 +15,9 @@ fn main() -> ExitCode {
     let [agent, server, token, data_dir, ipxe_dir, muster_node] = &words[..] else {
         return muster_node::cli::main(words);
     };
-    assert_eq!(agent, "agent", "no verb of muster-node has five words");
+    if agent != "agent" {
+        return muster_node::cli::main(words);
+    }
     let token = std::fs::read_to_string(token).expect("the test wrote the token file");
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()

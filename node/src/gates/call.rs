@@ -11,12 +11,14 @@ use super::argv::expand_argument;
 use super::evidence::keep_output;
 use super::parsers::{self, Answer, Reading};
 use crate::job::JobContext;
-use crate::tool::{self, Call, Finished, ToolError};
+use crate::tool::{self, Call, Finished, Guard, ToolError};
 
 /// The reason of a gate without a reading.
 pub(super) enum Stop {
     /// The tool gave no usable answer.
     Unknown(String),
+    /// The tool reached a limit; another run gives the same result.
+    Limited(String),
     /// The node lacks a requirement of the gate; another run gives the same result.
     Absent(String),
     /// The tool did not end within the gate's time. A tool that hangs survived its kill signal.
@@ -49,10 +51,12 @@ pub(super) fn expand_argv(
     gate.argv.iter().map(expand).collect()
 }
 
-/// Runs the tool within the gate's time, and kills every process that the tool leaves behind.
+/// Runs the tool within the gate's time and within the limits of `guard`, and kills every process
+/// that the tool leaves behind.
 pub(super) fn run_tool(
     gate: &Gate,
     cx: &JobContext,
+    guard: Option<&Guard>,
     argv: &[String],
 ) -> Result<Finished, ToolError> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
@@ -69,6 +73,7 @@ pub(super) fn run_tool(
             timeout: Some(Duration::from_secs(gate.timeout_s)),
             kills_leftovers: true,
             superseded: parsers::superseded(&gate.parser),
+            guard,
             ..Call::default()
         },
     )
@@ -96,6 +101,15 @@ pub(super) fn classify_error(error: ToolError, gate: &Gate, evidence: &mut Evide
                     after.as_secs()
                 )),
             }
+        }
+        ToolError::Limited {
+            program,
+            ceiling,
+            stdout,
+            stderr,
+        } => {
+            keep_output(evidence, None, &stdout, &stderr);
+            Stop::Limited(format!("{program} {ceiling}"))
         }
         missing @ ToolError::Missing(_) => Stop::Absent(Failure::from(missing).message),
         other @ ToolError::Io(..) => Stop::Unknown(Failure::from(other).message),

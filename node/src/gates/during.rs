@@ -18,6 +18,7 @@ use super::call::{
 use super::evidence::keep_output;
 use super::verdict::{judge_reading, judge_timeout, reference_of, unmeasured};
 use crate::job::JobContext;
+use crate::tool::Guard;
 
 /// Interval for checking the end of a load.
 const POLL: Duration = Duration::from_millis(50);
@@ -109,13 +110,13 @@ pub(super) fn run_watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() 
         return run();
     }
     let over = AtomicBool::new(false);
-    let (cx, plan, facts) = (bench.cx, bench.plan, bench.facts);
+    let (cx, guard, plan, facts) = (bench.cx, bench.guard, bench.plan, bench.facts);
     std::thread::scope(|scope| {
         let start = |gate| {
             let over = &over;
             (
                 gate,
-                scope.spawn(move || watch_load(cx, plan, facts, gate, load, over)),
+                scope.spawn(move || watch_load(cx, guard, plan, facts, gate, load, over)),
             )
         };
         let threads: Vec<_> = gates.into_iter().map(start).collect();
@@ -144,6 +145,7 @@ impl Drop for Ends<'_> {
 /// Samples the machine until the load ends.
 fn watch_load(
     cx: &JobContext,
+    guard: Option<&Guard>,
     plan: &GatePlan,
     facts: &Facts,
     gate: &Gate,
@@ -168,16 +170,20 @@ fn watch_load(
                 ..Evidence::default()
             },
         );
-        let assessment = match take_look(cx, plan, facts, gate, &mut evidence) {
+        let assessment = match take_look(cx, guard, plan, facts, gate, &mut evidence) {
             // An answer after the end of the load is dropped. A hanging tool hung under the load,
             // so the timeout counts.
-            Ok(_) | Err(Stop::Unknown(_) | Stop::Absent(_)) if over.load(Ordering::SeqCst) => {
+            Ok(_) | Err(Stop::Unknown(_) | Stop::Limited(_) | Stop::Absent(_))
+                if over.load(Ordering::SeqCst) =>
+            {
                 return looks;
             }
             Err(Stop::Cancelled) => return looks,
             Ok(assessment) => assessment,
             Err(Stop::TimedOut { hangs }) => judge_timeout(gate, hangs),
-            Err(Stop::Unknown(why) | Stop::Absent(why)) => unmeasured(Verdict::Error, why),
+            Err(Stop::Unknown(why) | Stop::Limited(why) | Stop::Absent(why)) => {
+                unmeasured(Verdict::Error, why)
+            }
         };
         looks.add(Look {
             assessment,
@@ -191,6 +197,7 @@ fn watch_load(
 /// Runs the gate's tool once and judges the answer.
 fn take_look(
     cx: &JobContext,
+    guard: Option<&Guard>,
     plan: &GatePlan,
     facts: &Facts,
     gate: &Gate,
@@ -199,7 +206,7 @@ fn take_look(
     let argv = expand_argv(gate, &collect_words(plan, None, None))?;
     evidence.argv.clone_from(&argv);
     let finished =
-        run_tool(gate, cx, &argv).map_err(|error| classify_error(error, gate, evidence))?;
+        run_tool(gate, cx, guard, &argv).map_err(|error| classify_error(error, gate, evidence))?;
     keep_output(evidence, None, &finished.stdout, &finished.stderr);
     evidence.exit = finished.status.code();
     let tool = ToolAnswer {

@@ -155,6 +155,7 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<Attempt, Failure> {
             (judge_absent(gate, profile, no_gpu::describe(bench)), true)
         }
         Err(Stop::Unknown(why)) => (unmeasured(Verdict::Error, why), false),
+        Err(Stop::Limited(why)) => (unmeasured(Verdict::Error, why), true),
         Err(Stop::Absent(why)) => (judge_absent(gate, profile, why), true),
         Err(Stop::TimedOut { hangs }) => (judge_timeout(gate, hangs), false),
         Err(Stop::Cancelled) => return Err(cancelled(gate, "ran")),
@@ -275,7 +276,7 @@ fn read_answer(
 
 /// Runs the tool, while other gates sample the machine.
 fn run_under_watch(gate: &Gate, bench: &Bench<'_>, argv: &[String]) -> Result<Finished, ToolError> {
-    let ran = during::run_watched(gate, bench, || run_tool(gate, bench.cx, argv));
+    let ran = during::run_watched(gate, bench, || run_tool(gate, bench.cx, bench.guard, argv));
     if !matches!(ran, Err(ToolError::Missing(_))) {
         bench.shared.note_load(gate);
     }

@@ -39,6 +39,7 @@ use crate::failure::fatal;
 use crate::inventory;
 use crate::job::JobContext;
 use crate::machine::Machine;
+use crate::tool::Guard;
 
 /// The environment of the gates.
 pub(crate) struct Bench<'a> {
@@ -46,6 +47,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) plan: &'a GatePlan,
     pub(crate) facts: &'a Facts,
     pub(crate) cx: &'a JobContext,
+    /// The limits of the gates' tools; `None` where no tool runs, and in tests.
+    pub(crate) guard: Option<&'a Guard>,
     pub(crate) shared: &'a Shared,
 }
 
@@ -65,12 +68,15 @@ pub(crate) struct Ran {
 /// `bad_suite` for a suite refused by the linter, `cancelled`. An impossible gate is a result, not
 /// a failure.
 pub(crate) fn run(plan: &GatePlan, cx: &JobContext) -> Result<Ran, Failure> {
+    // First, so that muster-node has its own cgroup before a program starts.
+    let guard = Guard::enter(|why| cx.log(why));
     let (facts, shared) = (inventory::collect(cx).facts, Shared::default());
     let results = run_on(&Bench {
         machine: Machine::host(),
         plan,
         facts: &facts,
         cx,
+        guard: Some(&guard),
         shared: &shared,
     })?;
     Ok(Ran {

@@ -22,6 +22,7 @@ use crate::failure::fatal;
 use crate::gates::{self, Kept, Shared};
 use crate::job::JobContext;
 use crate::machine::Machine;
+use crate::tool::Guard;
 use crate::{files, inventory, paths};
 
 const USAGE: &str = "\
@@ -290,6 +291,8 @@ fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>
 fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
     let cx = JobContext::foreground(within);
     let (facts, shared) = (inventory::look(), Shared::default());
+    // A scheduler runs this verb in its own cgroup, and ends the verb by that cgroup.
+    let guard = Guard::files_only();
     for at in 0..plan.suite.gates.len() {
         let one = one_gate(plan, at, cx.remaining());
         let begun = one
@@ -305,6 +308,7 @@ fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
             plan: &one,
             facts: &facts,
             cx: &cx,
+            guard: Some(&guard),
             shared: &shared,
         };
         let settles = plan_gate(plan, at).map_or(0, |gate| gate.settle_s);

@@ -27,6 +27,9 @@ pub fn start(job: JobId) -> Result<(), Failure> {
 fn by_systemd(job: JobId, program: &Path) -> Result<(), Failure> {
     let started = Command::new("systemd-run")
         .args(["--collect", "--quiet", "--no-block"])
+        // muster-node makes a cgroup below the unit for each tool of a gate. systemd enables
+        // delegated controllers for the units beside as well; pids and memory are on by default.
+        .arg("--property=Delegate=pids memory")
         .arg(format!("--unit=muster-job-{job}"))
         .arg("--")
         .arg(program)

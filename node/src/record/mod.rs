@@ -283,7 +283,12 @@ fn record_asked(asked: &Asked<'_>) -> Result<([String; 2], Recording), Failure> 
             None,
             Some(format!("did not end within {} s", after.as_secs())),
         ),
-        Err(error @ (ToolError::Missing(_) | ToolError::Cancelled(_) | ToolError::Io(..))) => {
+        Err(
+            error @ (ToolError::Missing(_)
+            | ToolError::Limited { .. }
+            | ToolError::Cancelled(_)
+            | ToolError::Io(..)),
+        ) => {
             return Err(error.into());
         }
     };
@@ -351,7 +356,9 @@ fn record(
             None,
             Some(format!("did not end within {} s", after.as_secs())),
         ),
-        Err(error @ (ToolError::Cancelled(_) | ToolError::Io(..))) => return Err(error.into()),
+        Err(error @ (ToolError::Limited { .. } | ToolError::Cancelled(_) | ToolError::Io(..))) => {
+            return Err(error.into());
+        }
     };
     let argv = argv.iter().map(|argument| (*argument).to_owned()).collect();
     Ok((

@@ -14,6 +14,7 @@ mod packages; // The five packages as dpkg reports them
 mod pins; // Package versions held against other tools
 mod rollout; // Rollouts in waves, with jobs on the machines
 mod stays_off; // A machine stays off after its reboot
+mod storms; // Tools of gates without end
 mod table; // The report at the end
 mod tuple; // Five packages with exact dependencies, as a repository
 mod wedged; // A machine with halted CPUs

@@ -16,6 +16,7 @@ use super::cast::Cast;
 use super::declare::{self, POOL};
 use super::driver::{self, Draft, LockedStack, STACK, publish};
 use super::packages::{all_of, check_versions, read_versions};
+use super::storms;
 use super::tuple::{self, BUILDING, SERVICE, SLOW, TUPLE};
 use crate::machine::oracle::Cause;
 
@@ -57,6 +58,10 @@ pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::R
         took.push(format!("{what:<44} {:>4} s", began.elapsed().as_secs()));
         began = Instant::now();
     };
+    cast.watch
+        .say("tools of gates fork and take memory without end");
+    storms::tell(cast, NODE).await?;
+    done("tools without end stopped at their limits");
     installs(cast, &first).await?;
     done("installed");
     upgrades_through_a_power_cut(cast, &second).await?;
@@ -139,6 +144,15 @@ async fn upgrades_through_a_power_cut(
     ensure!(
         healed,
         "the next run found nothing to finish: {:?}",
+        log.items
+    );
+    let unlimited = log
+        .items
+        .iter()
+        .any(|line| line.text.contains("without a limit of processes"));
+    ensure!(
+        !unlimited,
+        "the job of the gates has no cgroup for its tools: {:?}",
         log.items
     );
     check_versions(cast, NODE, stack.version).await

@@ -117,6 +117,7 @@ fn run_suite(tree: &Tree, only: &[&str], profile: &str) -> Vec<GateResult> {
         plan: &plan,
         facts: &facts,
         cx: &cx,
+        guard: None,
         shared: &shared,
     };
     gates::run_on(&bench).expect("results")

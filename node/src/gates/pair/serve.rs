@@ -20,7 +20,7 @@ use crate::failure::{fatal, retryable};
 use crate::gates::{Bench, Shared, argv, needs};
 use crate::job::JobContext;
 use crate::machine::Machine;
-use crate::tool::{self, Call, Running};
+use crate::tool::{self, Call, Guard, Running};
 
 /// Interval for checking the tool.
 const POLL: Duration = Duration::from_millis(10);
@@ -51,6 +51,29 @@ pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
     refuse(gate, plan)?;
     // Before any thread starts, so all threads have the same signal mask.
     let stop = Stop::watch(until)?;
+    let mut missing_limits = None;
+    let guard = Guard::enter(|why| match until {
+        Until::Told => eprintln!("muster-node: {why}"),
+        // The agent reads stderr as a single failure, so the note is a part of the failure.
+        Until::InputEnds => missing_limits = Some(why.to_owned()),
+    });
+    serve(gate, peer, plan, &stop, &guard).map_err(|failure| match missing_limits {
+        Some(why) => Failure {
+            message: format!("{}; {why}", failure.message),
+            ..failure
+        },
+        None => failure,
+    })
+}
+
+/// Serves until the tool ends, the time is over, or `stop` is requested.
+fn serve(
+    gate: &Gate,
+    peer: &Peer,
+    plan: &GatePlan,
+    stop: &Stop,
+    guard: &Guard,
+) -> Result<(), Failure> {
     let port = match plan.variables.get("pair_port") {
         Some(given) => given
             .parse()
@@ -60,8 +83,8 @@ pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
     let mut words = plan.variables.clone();
     words.insert("pair_port".into(), port.to_string());
     let deadline = Instant::now() + Duration::from_secs(peer.ready_s + gate.timeout_s) + MARGIN;
-    let mut tool = start(peer, &words)?;
-    if !listening(&mut tool, peer, port, &stop)? {
+    let mut tool = start(peer, &words, guard)?;
+    if !listening(&mut tool, peer, port, stop)? {
         return Ok(());
     }
     say(&PairLine::Listening { port })?;
@@ -95,6 +118,8 @@ fn refuse(gate: &Gate, plan: &GatePlan) -> Result<(), Failure> {
         plan,
         facts: &Facts::default(),
         cx: &cx,
+        // No tool runs here.
+        guard: None,
         shared: &shared,
     };
     match needs::refusal(gate, &bench) {
@@ -103,7 +128,7 @@ fn refuse(gate: &Gate, plan: &GatePlan) -> Result<(), Failure> {
     }
 }
 
-fn start(peer: &Peer, words: &BTreeMap<String, String>) -> Result<Running, Failure> {
+fn start(peer: &Peer, words: &BTreeMap<String, String>, guard: &Guard) -> Result<Running, Failure> {
     let argv = peer
         .argv
         .iter()
@@ -115,6 +140,7 @@ fn start(peer: &Peer, words: &BTreeMap<String, String>) -> Result<Running, Failu
     Ok(Running::start(&Call {
         argv: &argv,
         kills_leftovers: true,
+        guard: Some(guard),
         ..Call::default()
     })?)
 }

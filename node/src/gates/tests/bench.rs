@@ -95,6 +95,7 @@ fn run_for(
         plan,
         facts,
         cx: &cx,
+        guard: None,
         shared: &Shared::default(),
     })
 }

@@ -5,11 +5,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use muster_core::facts::Facts;
-use muster_core::gates::{Gate, GateResult, Limit, Need, SideEffect, Stage, Verdict};
+use muster_core::gates::{Evidence, Gate, GateResult, Limit, Need, SideEffect, Stage, Verdict};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::bench::{gate, plan, run_in, run_within};
+use crate::gates::call::{Stop, classify_error};
+use crate::gates::{Bench, Shared, run_on};
+use crate::job::JobContext;
+use crate::machine::Machine;
+use crate::tool::{Ceiling, Guard, ToolError};
 
 const SAT: &str = include_str!("../../../fixtures/stressapptest-1.0.6.txt");
 
@@ -542,4 +547,68 @@ fn what_a_tool_says_beside_its_file_is_read_wherever_it_says_it() {
         let result = only(folder.path(), gate.clone());
         assert_eq!(result.verdict, verdict, "{says}: {}", result.reason);
     }
+}
+
+/// A script in place of `muster-node exec-tool` ends at the limit, before a report.
+#[test]
+fn a_tool_that_reached_a_limit_is_not_tried_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (path, text) in [
+        ("base/main/cgroup.kill", ""),
+        ("base/cgroup.controllers", "memory pids\n"),
+        ("base/cgroup.procs", ""),
+        ("base/pids.max", "85"),
+    ] {
+        write(folder.path(), path, text);
+    }
+    let lines = "echo run >> $0.runs\necho max 1 > $2/pids.events";
+    let shim = script(folder.path(), lines);
+    let guard = Guard::below(&folder.path().join("base"), shim).expect("a delegated cgroup");
+    let burn = Gate {
+        retries: 3,
+        ..of_memory("a", "node", &["gpu_burn"])
+    };
+    let (plan, facts) = (plan(vec![burn]), Facts::default());
+    let (cx, shared) = (
+        JobContext::foreground(Duration::from_secs(60)),
+        Shared::default(),
+    );
+    let results = run_on(&Bench {
+        machine: Machine::at(folder.path()),
+        plan: &plan,
+        facts: &facts,
+        cx: &cx,
+        guard: Some(&guard),
+        shared: &shared,
+    });
+    let result = results.expect("results").remove(0);
+    assert_eq!(
+        (result.verdict, result.reason.as_str(), result.former.len()),
+        (
+            Verdict::Error,
+            "gpu_burn exceeded its limit of 63 processes",
+            0
+        )
+    );
+    let runs = std::fs::read_to_string(folder.path().join("tool.runs")).expect("its runs");
+    assert_eq!(runs, "run\n");
+}
+
+#[test]
+fn a_tool_that_reached_a_limit_has_no_answer_and_its_output_is_kept() {
+    let (gate, mut evidence) = (of_memory("a", "node", &["gpu_burn"]), Evidence::default());
+    let error = ToolError::Limited {
+        program: "gpu_burn".into(),
+        ceiling: Ceiling::Processes(4096),
+        stdout: b"Burning".to_vec(),
+        stderr: b"no device".to_vec(),
+    };
+    let Stop::Limited(why) = classify_error(error, &gate, &mut evidence) else {
+        panic!("a limit says no more of the node than an error");
+    };
+    assert_eq!(why, "gpu_burn exceeded its limit of 4096 processes");
+    assert_eq!(
+        (evidence.stdout.as_str(), evidence.stderr.as_str()),
+        ("Burning", "no device")
+    );
 }

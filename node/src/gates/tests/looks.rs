@@ -86,6 +86,7 @@ impl Node {
             plan,
             facts: &facts,
             cx: &cx,
+            guard: None,
             shared: &shared,
         };
         let results = run_on(&bench).expect("results");

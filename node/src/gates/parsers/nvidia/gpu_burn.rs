@@ -60,6 +60,7 @@ fn unlisted(program: &str, gate: &Gate, bench: &Bench<'_>) -> Option<String> {
         env: &env,
         timeout: Some(LIST_TIMEOUT),
         kills_leftovers: true,
+        guard: bench.guard,
         ..Call::default()
     };
     let done = match tool::run(bench.cx, &call) {

@@ -1,11 +1,12 @@
 //! Runs programs without a shell: with a deadline killing the whole process group, capped output,
 //! and the job's cancellation.
 
-use std::io::{Read, Write as _};
+mod guard; // Limits of a gate's tool
+mod output; // The output of a program, up to a bound
+
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use muster_core::wire::node::{Failure, FailureCode};
@@ -16,22 +17,22 @@ use nix::unistd::Pid;
 use crate::failure::{fatal, retryable};
 use crate::job::JobContext;
 
-/// Output kept per program and stream, in bytes; further output is read and dropped.
-pub const OUTPUT_MAX: usize = 16 << 20;
+use guard::{Guarded, Refusal};
+use output::Capture;
+
+pub use guard::{Ceiling, Guard};
+pub use output::{OUTPUT_MAX, Superseded};
+
+pub(crate) use guard::exec_tool;
+pub(crate) use output::Output;
+
 /// Interval between two checks of a running program, growing from the first to the last: most
 /// programs take milliseconds, the rest minutes.
 const FIRST_POLL: Duration = Duration::from_millis(1);
 const LAST_POLL: Duration = Duration::from_millis(20);
-/// Longest wait for the end of the pipes after a program ended, because its daemons may keep the
-/// pipes open.
-const DRAIN: Duration = Duration::from_secs(2);
 /// Longest wait for a killed program to end. A program hanging in the kernel, on a dead device,
 /// never ends and is left behind.
 const DYING: Duration = Duration::from_secs(5);
-
-/// Whether a piece of output is redundant given the next piece. A piece runs from one carriage
-/// return to the next; the next piece overwrites the line on the screen.
-pub type Superseded = fn(&[u8], &[u8]) -> bool;
 
 /// A program to run.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,9 @@ pub struct Call<'a> {
     pub kills_leftovers: bool,
     /// Pieces of stdout to drop.
     pub superseded: Option<Superseded>,
+    /// Limits of the program and of its descendants. A limited program has no stdin, and no
+    /// descendant outlives the program.
+    pub guard: Option<&'a Guard>,
 }
 
 /// The end of a program.
@@ -78,6 +82,14 @@ pub enum ToolError {
         /// Whether the program still existed `DYING` after the kill.
         hangs: bool,
     },
+    /// The program reached a limit of its [`Guard`] and was killed. An exit status of 0 counts for
+    /// as little as every other status: a part of the work may be missing.
+    Limited {
+        program: String,
+        ceiling: Ceiling,
+        stdout: Vec<u8>,
+        stderr: Vec<u8>,
+    },
     /// The job was cancelled and the program killed.
     Cancelled(String),
     Io(String, std::io::Error),
@@ -99,6 +111,9 @@ impl From<ToolError> for Failure {
                 FailureCode::ToolTimeout,
                 format!("{program} {}", overdue(after.as_secs(), hangs)),
             ),
+            ToolError::Limited {
+                program, ceiling, ..
+            } => fatal(FailureCode::ToolFailed, format!("{program} {ceiling}")),
             ToolError::Cancelled(program) => fatal(
                 FailureCode::Cancelled,
                 format!("the job was cancelled while {program} ran"),
@@ -152,6 +167,7 @@ pub struct Running {
     child: Child,
     out: Capture,
     err: Capture,
+    guarded: Option<Guarded>,
     started: Instant,
     kills_leftovers: bool,
     /// Whether the program was reaped or abandoned. Its process id may belong to another program
@@ -166,8 +182,11 @@ impl Running {
     /// [`ToolError::Missing`], [`ToolError::Io`].
     pub fn start(call: &Call<'_>) -> Result<Self, ToolError> {
         let program = call.argv.first().copied().unwrap_or_default().to_owned();
-        let mut child = spawn(call).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => ToolError::Missing(program.clone()),
+        let (mut child, guarded) = spawn(call).map_err(|error| match error.kind() {
+            // With limits, muster-node itself is started here: see `refusal`.
+            std::io::ErrorKind::NotFound if call.guard.is_none() => {
+                ToolError::Missing(program.clone())
+            }
             _ => ToolError::Io(program.clone(), error),
         })?;
         let out = Capture::start(child.stdout.take(), call.superseded);
@@ -184,30 +203,93 @@ impl Running {
             child,
             out,
             err,
+            guarded,
             started,
             kills_leftovers,
             settled: false,
         })
     }
 
-    /// Returns the exit status after the program has ended.
+    /// Returns the exit status after the program has ended. Kills a program that has reached a
+    /// limit.
     ///
     /// # Errors
-    /// [`ToolError::Io`] when the status cannot be read.
+    /// [`ToolError::Limited`]; [`ToolError::Missing`] for a program with limits; [`ToolError::Io`]
+    /// when the status cannot be read.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, ToolError> {
         if !self.settled && !is_over(&self.child) {
-            return Ok(None);
+            return self.check_limits().map(|()| None);
         }
-        if self.kills_leftovers && !self.settled {
-            // The program is not reaped yet, so its process id still names its own group.
-            kill_group(&self.child);
+        if !self.settled {
+            self.kill_leftovers();
         }
         let status = self
             .child
             .try_wait()
             .map_err(|error| ToolError::Io(self.program.clone(), error))?;
         self.settled = status.is_some();
-        Ok(status)
+        if let Some(status) = status
+            && let Some(error) = self.refusal(status)
+        {
+            return Err(error);
+        }
+        self.check_limits().map(|()| status)
+    }
+
+    /// Kills the processes that the program has left behind. The program is not reaped yet, so its
+    /// process id still names its own group.
+    fn kill_leftovers(&self) {
+        if let Some(guarded) = &self.guarded {
+            guarded.kill();
+        }
+        if self.kills_leftovers {
+            kill_group(&self.child);
+        }
+    }
+
+    /// The reason of a program with limits that has not started.
+    fn refusal(&mut self, status: ExitStatus) -> Option<ToolError> {
+        let program = self.program.clone();
+        match self.guarded.as_mut()?.refusal(status)? {
+            Refusal::Program(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Some(ToolError::Missing(program))
+            }
+            Refusal::Program(error) | Refusal::Limits(error) => Some(ToolError::Io(program, error)),
+        }
+    }
+
+    /// Kills the program where a limit was reached.
+    fn check_limits(&mut self) -> Result<(), ToolError> {
+        let Some(ceiling) = self.guarded.as_ref().and_then(Guarded::ceiling) else {
+            return Ok(());
+        };
+        if !self.settled {
+            self.kill();
+        }
+        let [stdout, stderr] = self.last_output();
+        Err(ToolError::Limited {
+            program: self.program.clone(),
+            ceiling,
+            stdout,
+            stderr,
+        })
+    }
+
+    /// Kills the program with its descendants, and reaps the program; returns whether the program
+    /// is gone.
+    fn kill(&mut self) -> bool {
+        if let Some(guarded) = &self.guarded {
+            guarded.kill();
+        }
+        self.settled = true;
+        end_group(&mut self.child)
+    }
+
+    /// Takes the output of a killed program.
+    fn last_output(&mut self) -> [Vec<u8>; 2] {
+        self.out.await_end();
+        self.err.await_end();
+        [self.out.take().0, self.err.take().0]
     }
 
     /// Returns the output until now, both streams, as text.
@@ -232,11 +314,8 @@ impl Running {
     }
 
     fn time_out(mut self, after: Duration) -> ToolError {
-        let hangs = !end_group(&mut self.child);
-        self.settled = true;
-        self.out.await_end();
-        self.err.await_end();
-        let (stdout, stderr) = (self.out.take().0, self.err.take().0);
+        let hangs = !self.kill();
+        let [stdout, stderr] = self.last_output();
         ToolError::TimedOut {
             program: self.program.clone(),
             after,
@@ -250,7 +329,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.settled {
-            end_group(&mut self.child);
+            self.kill();
         }
     }
 }
@@ -288,25 +367,35 @@ pub fn tail(bytes: &[u8], max: usize) -> String {
         .to_owned()
 }
 
-fn spawn(call: &Call<'_>) -> std::io::Result<Child> {
+fn spawn(call: &Call<'_>) -> std::io::Result<(Child, Option<Guarded>)> {
     let (program, arguments) = call
         .argv
         .split_first()
         .ok_or(std::io::ErrorKind::InvalidInput)?;
-    Command::new(program)
-        .args(arguments)
+    let (mut command, guarded) = match (call.guard, call.stdin) {
+        (Some(guard), None) => {
+            let (command, guarded) = guard.command(call.argv)?;
+            (command, Some(guarded))
+        }
+        (Some(_), Some(_)) => return Err(std::io::ErrorKind::InvalidInput.into()),
+        (None, stdin) => {
+            let mut command = Command::new(program);
+            command.args(arguments).stdin(match stdin {
+                Some(_) => Stdio::piped(),
+                None => Stdio::null(),
+            });
+            (command, None)
+        }
+    };
+    let child = command
         .envs(call.env.iter().copied())
         .env("LC_ALL", "C")
         .env("PATH", search_path())
-        .stdin(if call.stdin.is_some() {
-            Stdio::piped()
-        } else {
-            Stdio::null()
-        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
-        .spawn()
+        .spawn()?;
+    Ok((child, guarded))
 }
 
 /// The search path for programs. sshd gives a command a shorter path than a login, and disk tools
@@ -348,121 +437,6 @@ fn end_group(child: &mut Child) -> bool {
         std::thread::sleep(LAST_POLL);
     }
     true
-}
-
-/// The kept part of a stream, up to a bound.
-#[derive(Debug)]
-pub(crate) struct Output {
-    kept: Vec<u8>,
-    truncated: bool,
-    max: usize,
-    superseded: Option<Superseded>,
-    /// Start of the two newest pieces, each with its carriage return.
-    newest: [Option<usize>; 2],
-}
-
-impl Output {
-    pub(crate) fn new(max: usize, superseded: Option<Superseded>) -> Self {
-        Self {
-            kept: Vec::new(),
-            truncated: false,
-            max,
-            superseded,
-            newest: [None; 2],
-        }
-    }
-
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\r') {
-            let room = self.max.saturating_sub(self.kept.len()).min(piece.len());
-            self.kept.extend_from_slice(&piece[..room]);
-            self.truncated |= room < piece.len();
-            if let (Some(superseded), true) = (
-                self.superseded,
-                piece.ends_with(b"\r") && room == piece.len(),
-            ) {
-                self.end_piece(superseded);
-            }
-        }
-    }
-
-    /// Ends a piece and drops the piece before when superseded by the new piece.
-    fn end_piece(&mut self, superseded: Superseded) {
-        let end = self.kept.len() - 1;
-        let [former, latest] = self.newest;
-        self.newest = [latest, Some(end)];
-        if let (Some(former), Some(latest)) = (former, latest)
-            && superseded(&self.kept[former..latest], &self.kept[latest..end])
-        {
-            self.kept.drain(former..latest);
-            self.newest = [Some(former), Some(end - (latest - former))];
-        }
-    }
-
-    /// Returns the kept output, and whether the output was cut.
-    pub(crate) fn take(&mut self) -> (Vec<u8>, bool) {
-        let (max, superseded) = (self.max, self.superseded);
-        let Self {
-            kept, truncated, ..
-        } = std::mem::replace(self, Self::new(max, superseded));
-        (kept, truncated)
-    }
-}
-
-/// One stream, read by its own thread.
-#[derive(Debug)]
-struct Capture {
-    seen: Arc<Mutex<Output>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Capture {
-    fn start(pipe: Option<impl Read + Send + 'static>, superseded: Option<Superseded>) -> Self {
-        let seen = Arc::new(Mutex::new(Output::new(OUTPUT_MAX, superseded)));
-        let thread = pipe.map(|mut pipe| {
-            let seen = Arc::clone(&seen);
-            std::thread::spawn(move || {
-                let mut chunk = [0; 16 << 10];
-                while let Ok(count @ 1..) = pipe.read(&mut chunk) {
-                    seen.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(&chunk[..count]);
-                }
-            })
-        });
-        Self { seen, thread }
-    }
-
-    /// Returns the output read until now.
-    fn so_far(&self) -> Vec<u8> {
-        self.seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .kept
-            .clone()
-    }
-
-    /// Waits for the stream's end, at most [`DRAIN`]; returns whether the end came.
-    fn await_end(&self) -> bool {
-        let started = Instant::now();
-        let open = || {
-            self.thread
-                .as_ref()
-                .is_some_and(|thread| !thread.is_finished())
-        };
-        while open() && started.elapsed() < DRAIN {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        !open()
-    }
-
-    /// Returns the output read, and whether the output was cut.
-    fn take(&mut self) -> (Vec<u8>, bool) {
-        self.seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-    }
 }
 
 #[cfg(test)]
