@@ -1,4 +1,5 @@
-//! `muster-node gate` as a person runs it: exit codes, the report, what comes with the binary, and the gate of the documentation.
+//! `muster-node gate` run by a person: exit codes, the report, the shipped suites in the binary,
+//! and the gate of the documentation.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +10,7 @@ use muster_core::gates::{GateResult, Suite, Verdict, lint};
 use serde_json::Value;
 
 const SAT: &str = include_str!("../fixtures/stressapptest-1.0.6.txt");
-/// In MB/s: what the recording holds, and more than it does.
+/// Limits in MB/s: a limit met by the recording, and a limit above the recording.
 const REACHED: u32 = 10;
 const MISSED: u32 = 99_999_999;
 const DOCUMENT: &str = include_str!("../../docs/gates.md");
@@ -25,7 +26,7 @@ fn muster_node(folder: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A suite with one gate whose tool prints a recording.
+/// A suite with a single gate. The tool of the gate prints a recording.
 fn suite(folder: &Path, recording: &str, limit: u32, more: &str) {
     std::fs::write(folder.join("answer"), recording).unwrap();
     let answer = folder.join("answer");
@@ -164,7 +165,7 @@ fn the_document_is_whole_and_the_shipped_suites_are_in_the_binary() {
             "{name}: {listed}"
         );
     }
-    // No GPU here, and no pass.
+    // Without a GPU, the gate does not pass.
     let smoke = muster_node(
         folder,
         &[
@@ -201,7 +202,7 @@ fn the_gate_of_the_documentation_runs() {
         .skip_while(|line| *line != "[[gates]]")
         .take_while(|line| !line.starts_with("criteria"));
     assert!(own.count() <= 10, "it says ten lines");
-    // The tool itself may not be installed here: a recording of it answers.
+    // The tool may be missing on the machine of the test: a recording answers.
     std::fs::write(folder.join("answer"), SAT).unwrap();
     suite.gates[0].argv = vec![
         "cat".into(),

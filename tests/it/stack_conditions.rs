@@ -1,5 +1,5 @@
-//! Items of a stack under a condition: only nodes that meet the condition get them. A stack's own
-//! CDI specification replaces the one of converge.
+//! Items of a stack under a condition: only nodes under the condition get the items. A stack's own
+//! CDI specification replaces the specification of converge.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::simulated::World;
 use crate::stacks::{closed_modules, has_gpu};
 
-/// A stack with a GPU driver for Hopper, whose module and service belong to nodes with a GPU.
+/// A stack with a GPU driver for Hopper. The module and the service belong to nodes with a GPU.
 fn with_gpu_items(path: &str, mut body: Value) -> Value {
     body = closed_modules(path, body);
     if path == "/v1/stacks/base" {
@@ -47,7 +47,7 @@ async fn a_node_without_a_gpu_gets_no_items_for_gpus() {
     }
 }
 
-/// A stack with CDI for containerd and with its own specification.
+/// A stack with CDI for containerd and an own specification.
 fn with_specification(path: &str, mut body: Value) -> Value {
     if path == "/v1/stacks/base" {
         body["spec"]["container_runtime"] = json!({ "default_runtime": "runc", "cdi": true });

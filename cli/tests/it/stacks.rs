@@ -1,4 +1,5 @@
-//! `muster stack`, as people type it: lint and diff on files, publish and diff against a server, and what it refuses.
+//! `muster stack` as typed by people: lint and diff on files, publish and diff against a server,
+//! and refusals.
 
 use std::path::Path;
 
@@ -157,7 +158,7 @@ fn two_files_are_compared_without_a_server() {
     );
 }
 
-/// Puts a blob where `muster stack lock` would; gives its digest.
+/// Writes a blob in the layout of `muster stack lock`, and returns the digest.
 fn blob(blobs: &Path, bytes: &[u8]) -> String {
     let hex = hex::encode(Sha256::digest(bytes));
     std::fs::create_dir_all(blobs.join("sha256")).unwrap();
@@ -204,7 +205,7 @@ fn a_locked_stack_is_published_with_its_bundle_or_refused() {
         "--blobs",
         blobs.as_str(),
     ];
-    // Whose Fabric Manager it is cannot be said without a driver: a locked stack is refused for it.
+    // Without a driver, the Fabric Manager cannot be judged: a locked stack is refused.
     std::fs::write(&path, stack("1", "nvidia-fabricmanager = \"580.126.20-1\"")).unwrap();
     server
         .muster(&publish)
@@ -235,7 +236,7 @@ fn a_locked_stack_is_published_with_its_bundle_or_refused() {
         .muster(&["stack", "diff", "cpu", &path])
         .expect(0)
         .says("no difference");
-    // Under the same version it stays as it is.
+    // A published version keeps the content.
     std::fs::write(&path, stack("1", "chrony = \"4.3-2\"")).unwrap();
     server
         .muster(&publish)
@@ -246,7 +247,7 @@ fn a_locked_stack_is_published_with_its_bundle_or_refused() {
         .muster(&["stack", "diff", "cpu", &path])
         .expect(0)
         .says("package chrony");
-    // What it would change, and on which nodes, is shown before it is done.
+    // A dry run shows the changes and the affected nodes before the publication.
     server
         .muster(&[&publish[..], &["--dry-run"]].concat())
         .expect(0)
@@ -257,19 +258,19 @@ fn a_locked_stack_is_published_with_its_bundle_or_refused() {
         .expect(0)
         .says("stack cpu: none")
         .says("stack cpu 2 published");
-    // The first version is what nodes were promised, also after the second.
+    // The first version keeps the content, also after the second version.
     std::fs::write(&path, stack("1", "chrony = \"4.4-1\"")).unwrap();
     server
         .muster(&publish)
         .expect(2)
         .says("was published before as sha256:");
-    // A module that is built on the node, for a kernel whose headers the image has already, and no lock brings.
+    // A module built on the node. The image has the kernel's headers, and no lock brings headers.
     std::fs::write(&path, stack("3", "zfs-dkms = \"2.1.11-1\"")).unwrap();
     server
         .muster(&publish)
         .expect(0)
         .says("stack cpu 3 published");
-    // The server refuses by itself what another client sends.
+    // The server refuses a wrong stack of a client without checks.
     let wrong = json!({ "version": "1", "image": "debian-12", "selector": { "gpu": "blackwell" }, "packages": { "cuda-drivers": "580.126.20-1" } });
     server
         .typed(&["stack", "create", "wrong", "-f", "-"], &wrong.to_string())

@@ -17,11 +17,11 @@ use crate::tool::{self, Call, Finished, Guard, ToolError};
 pub(super) enum Stop {
     /// The tool gave no usable answer.
     Unknown(String),
-    /// The tool reached a limit; another run gives the same result.
+    /// The tool reached a limit; a second run gives the same result.
     Limited(String),
-    /// The node lacks a requirement of the gate; another run gives the same result.
+    /// The node lacks a requirement of the gate; a second run gives the same result.
     Absent(String),
-    /// The tool did not end within the gate's time. A tool that hangs survived its kill signal.
+    /// The tool did not end within the gate's time. A hanging tool survived the kill signal.
     TimedOut { hangs: bool },
     /// The whole run is cancelled.
     Cancelled,
@@ -35,7 +35,7 @@ pub(super) struct Target {
     pub(super) entity: String,
 }
 
-/// The answer of a tool that ended by itself.
+/// The answer of a tool after a normal end.
 pub(super) struct ToolAnswer<'a> {
     pub(super) exit: i32,
     pub(super) answer: &'a [u8],
@@ -52,7 +52,7 @@ pub(super) fn expand_argv(
 }
 
 /// Runs the tool within the gate's time and within the limits of `guard`, and kills every process
-/// that the tool leaves behind.
+/// left behind by the tool.
 pub(super) fn run_tool(
     gate: &Gate,
     cx: &JobContext,
@@ -116,7 +116,8 @@ pub(super) fn classify_error(error: ToolError, gate: &Gate, evidence: &mut Evide
     }
 }
 
-/// Returns the exit status of a tool that ended by itself, closed its output and wrote no more than the parser reads.
+/// Returns the exit status. Refuses a killed tool, an output still open, and an output longer than
+/// the parser reads.
 pub(super) fn check_exit(gate: &Gate, program: &str, finished: &Finished) -> Result<i32, Stop> {
     let killed = || {
         format!(

@@ -1,6 +1,7 @@
 //! Runs programs without a shell: with a deadline killing the whole process group, capped output,
 //! and the job's cancellation.
 
+mod ending; // The end of a program and of its process group
 mod guard; // Limits of a gate's tool
 mod output; // The output of a program, up to a bound
 
@@ -10,13 +11,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use muster_core::wire::node::{Failure, FailureCode};
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
 
 use crate::failure::{fatal, retryable};
 use crate::job::JobContext;
 
+use ending::{end_group, is_over, kill_group};
 use guard::{Guarded, Refusal};
 use output::Capture;
 
@@ -30,9 +29,6 @@ pub(crate) use output::Output;
 /// programs take milliseconds, the rest minutes.
 const FIRST_POLL: Duration = Duration::from_millis(1);
 const LAST_POLL: Duration = Duration::from_millis(20);
-/// Longest wait for a killed program to end. A program hanging in the kernel, on a dead device,
-/// never ends and is left behind.
-const DYING: Duration = Duration::from_secs(5);
 
 /// A program to run.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +75,7 @@ pub enum ToolError {
         after: Duration,
         stdout: Vec<u8>,
         stderr: Vec<u8>,
-        /// Whether the program still existed `DYING` after the kill.
+        /// Whether the program survived the longest wait after the kill (`ending.rs`).
         hangs: bool,
     },
     /// The program reached a limit of its [`Guard`] and was killed. An exit status of 0 counts for
@@ -406,112 +402,5 @@ pub fn search_path() -> String {
     format!("{own}{separator}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }
 
-/// Whether an unreaped program has ended; the system answers `StillAlive` for a running program.
-fn is_over(child: &Child) -> bool {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) else {
-        return false;
-    };
-    !matches!(waitid(Id::Pid(pid), flags), Ok(WaitStatus::StillAlive))
-}
-
-/// Kills every process in a program's group.
-fn kill_group(child: &Child) {
-    if let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) {
-        let _ = killpg(pid, Signal::SIGKILL);
-    }
-}
-
-/// Kills the program and its group, and reaps the program; returns whether the program is gone.
-fn end_group(child: &mut Child) -> bool {
-    kill_group(child);
-    if let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) {
-        // The program may have moved to another group.
-        let _ = kill(pid, Signal::SIGKILL);
-    }
-    let killed = Instant::now();
-    while matches!(child.try_wait(), Ok(None)) {
-        if killed.elapsed() >= DYING {
-            return false;
-        }
-        std::thread::sleep(LAST_POLL);
-    }
-    true
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A program that ends at once and leaves a background process in its group; also returns the
-    /// command line of the background process.
-    fn leaves(seconds: &str) -> ([String; 3], Vec<u8>) {
-        let script = format!("sleep {seconds} >/dev/null 2>&1 &");
-        (
-            ["sh".into(), "-c".into(), script],
-            format!("sleep\0{seconds}\0").into_bytes(),
-        )
-    }
-
-    /// Waits until a number of processes have a command line, for 10 s at most, and returns the
-    /// processes. A killed process disappears when the kernel runs the process next.
-    fn await_running(line: &[u8], count: usize) -> Vec<Pid> {
-        // A process that was not killed has its command line by now.
-        std::thread::sleep(Duration::from_millis(100));
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let found = running(line);
-            if found.len() == count || Instant::now() >= deadline {
-                return found;
-            }
-            std::thread::sleep(FIRST_POLL);
-        }
-    }
-
-    /// Returns the processes with a command line.
-    fn running(line: &[u8]) -> Vec<Pid> {
-        let of = |entry: std::fs::DirEntry| {
-            let same = std::fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == line);
-            same.then(|| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
-                .flatten()
-        };
-        std::fs::read_dir("/proc")
-            .expect("/proc")
-            .flatten()
-            .filter_map(of)
-            .collect()
-    }
-
-    #[test]
-    fn a_daemon_outlives_the_program_that_started_it_and_no_gate_leaves_one() {
-        let cx = JobContext::foreground(Duration::from_secs(60));
-        for (at, kills_leftovers) in [false, true].into_iter().enumerate() {
-            let (argv, line) = leaves(&format!("{}.{at}1", 100_000 + std::process::id()));
-            let call = Call {
-                argv: &argv.each_ref().map(String::as_str),
-                kills_leftovers,
-                ..Call::default()
-            };
-            assert!(run(&cx, &call).expect("it ran").status.success());
-            let left = await_running(&line, usize::from(!kills_leftovers));
-            left.iter()
-                .for_each(|pid| kill(*pid, Signal::SIGKILL).expect("it runs"));
-            assert_eq!(left.len(), usize::from(!kills_leftovers));
-        }
-    }
-
-    #[test]
-    fn who_drops_a_program_that_just_ended_drops_its_group() {
-        let (argv, line) = leaves(&format!("{}.31", 100_000 + std::process::id()));
-        let call = Call {
-            argv: &argv.each_ref().map(String::as_str),
-            ..Call::default()
-        };
-        let running_one = Running::start(&call).expect("it starts");
-        while !is_over(&running_one.child) {
-            std::thread::sleep(FIRST_POLL);
-        }
-        drop(running_one);
-        assert_eq!(await_running(&line, 0), []);
-    }
-}
+mod tests; // Processes that a program leaves behind

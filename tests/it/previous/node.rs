@@ -1,5 +1,6 @@
-//! muster-node of the version before: it does today's plans, and each version ends a job that the other began, as after an agent's update. The interface is
-//! the agent's: a plan on stdin, JSON lines on stdout. The node is a folder under `MUSTER_ROOT`, and its disk is a file.
+//! muster-node of the version before runs today's plans. Both versions end a job of the other
+//! version, as after an agent's update. The interface is the agent's: a plan on stdin, JSON lines
+//! on stdout. The node is a folder under `MUSTER_ROOT`, and the disk is a file.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -27,7 +28,7 @@ use tempfile::TempDir;
 use super::programs;
 use super::site::Version;
 
-/// Suites with parsers that the version before does not have.
+/// Suites with parsers unknown to the version before.
 const NEW_SUITES: [&str; 1] = ["software-gpu"];
 const DISK_BYTES: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -89,7 +90,7 @@ impl Node {
             .args(words)
             .env_clear()
             .env("MUSTER_ROOT", self.root.path())
-            // No tool of this host is found.
+            // The search path has no tool of the host.
             .env("PATH", self.root.path().join("bin"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -97,7 +98,7 @@ impl Node {
         command
     }
 
-    /// Runs a verb to its end; returns its output.
+    /// Runs a verb to the end, and returns the output.
     fn call(&self, version: Version, words: &[&str], stdin: &[u8]) -> Vec<u8> {
         let mut child = self.command(version, words).spawn().unwrap();
         child.stdin.take().unwrap().write_all(stdin).ok();
@@ -148,7 +149,7 @@ impl Node {
         assert_eq!(reply, RunReply::Started { job, attempt });
     }
 
-    /// Follows a job to its result, and grants the permit that this attempt asks for.
+    /// Follows a job to the result, and grants the permit requested by the attempt.
     fn follow(&self, version: Version, plan: &Plan) -> WorkResult {
         let words = ["attach", &plan.job.to_string(), "0"];
         let mut child = self.command(version, &words).spawn().unwrap();
@@ -226,8 +227,8 @@ fn yesterdays_muster_node_does_todays_plans() {
     assert_eq!(node.disk(), vec![0; DISK_BYTES]);
 }
 
-/// Every suite that ships today and has only parsers of the version before, with a profile of today.
-/// No tool is found: the test counts that each gate has an answer.
+/// Every shipped suite of today with only parsers of the version before, with a profile of today.
+/// No tool is found: the test counts an answer of every gate.
 #[test]
 fn yesterdays_muster_node_understands_todays_suites() {
     let node = Node::new();
@@ -251,7 +252,8 @@ fn yesterdays_muster_node_understands_todays_suites() {
     }
 }
 
-/// The other version finds the job running, follows its lines, answers its challenge, and finds the job done.
+/// The other version finds the job running, follows the lines, answers the challenge, and finds the
+/// job done.
 #[test]
 fn a_job_that_one_version_began_is_ended_by_the_other() {
     for (begins, ends) in [
@@ -268,7 +270,7 @@ fn a_job_that_one_version_began_is_ended_by_the_other() {
         let wiped = node.follow(ends, &again);
         assert!(matches!(wiped, WorkResult::Wiped { .. }), "{wiped:?}");
         assert_eq!(node.run(ends, &again), already);
-        // Both versions keep the epoch at one place: the node refuses an earlier assignment.
+        // Both versions keep the epoch at the same place: the node refuses an earlier assignment.
         let stale = Plan {
             epoch: 2,
             ..node.wipe()

@@ -207,7 +207,7 @@ async fn a_mirror_without_non_free_is_refused_with_the_line_to_add() {
     ] {
         assert!(unknown.contains(word), "{word}: {unknown}");
     }
-    // The package is in `main`, but its dependency is not.
+    // `main` has the package without the dependency.
     let unmet = refuse("tool = \"*\"\n").await;
     let words = [
         "cannot be resolved together",

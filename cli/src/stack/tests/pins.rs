@@ -1,4 +1,4 @@
-//! Packages that keep their version, and unnamed parts of a tuple.
+//! Packages with a kept version, and unnamed parts of a tuple.
 
 use super::*;
 
@@ -64,7 +64,7 @@ async fn a_kept_lock_moves_the_named_tuple_alone() {
     let following = lock_stack(&following).await.unwrap();
     assert_eq!(list_locked(&following), list_locked(&kept));
     bench.prepare(&moved, "next");
-    // The next run in the same directory keeps nothing.
+    // The next run in the same directory, without `--keep`, keeps no version.
     let args = LockArgs { keep: None, ..args };
     let free = lock_stack(&args).await.unwrap();
     let tool = ("tool", "1.0-1");
@@ -90,13 +90,13 @@ async fn a_version_that_cannot_be_kept_is_named() {
     let gone = refuse(text.replace("\"560-1\"", "\"555-1\"")).await;
     let named = "--keep cannot hold modprobe 555-1 (found 570-1)";
     assert!(gone.contains(named), "{gone}");
-    // The image has a newer package that nothing touches.
+    // The image has a newer package. No part of the stack changes the package.
     let of_image = text
         .replace("\"modprobe\"", "\"base\"")
         .replace("\"560-1\"", "\"0.9\"");
     let of_image = refuse(of_image).await;
     assert!(of_image.contains("base 0.9 (found 1.0)"), "{of_image}");
-    // A kept package that is too old for the changed one.
+    // A kept package is too old for the changed package.
     let old = refuse(text.replace("\"560-1\"", "\"500-1\"")).await;
     assert!(old.contains("must move an exact version"), "{old}");
     let open = refuse(former).await;

@@ -1,5 +1,5 @@
-//! Every tool used by a gate comes from the image, the stack, or a part listed here. A gate with a
-//! tool that no stack installs would admit no node.
+//! Every tool used by a gate comes from the image, the stack, or a part listed here. A gate with an
+//! uninstalled tool would admit no node.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ const IMAGE: &str = include_str!("../../../../images/debian/packages");
 const GPU_TESTS: &str = include_str!("../../../../stacks/parts/gpu-tests.toml");
 const RCCL_TESTS: &str = include_str!("../../../../stacks/parts/rccl-tests.toml");
 
-/// The shipped stacks, each with the extra part needed by its suites and the suffix of its suites
+/// The shipped stacks, with the extra part needed by the suites and the suffix of the suites
 /// (`-amd`, `-cpu` or empty).
 const STACKS: &[(&str, &str, &str, &str)] = &[
     (
@@ -91,7 +91,8 @@ const STACKS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// The stacks of Debian's own archive, which has no DCGM: the suites for NVIDIA GPUs need more.
+/// The stacks of Debian's own archive. The archive has no DCGM: the suites for NVIDIA GPUs need
+/// more.
 const DEBIAN_STACKS: [(&str, &str); 4] = [
     (
         "cuda-debian-12",
@@ -172,8 +173,8 @@ fn what_dcgm_must_pass_on_every_gpu_has_its_plugins_and_its_service() {
     }
 }
 
-/// Traffic between GPUs and NICs takes the short path only if no PCIe bridge redirects it to the
-/// processor.
+/// Traffic between GPUs and NICs takes the short path only if no PCIe bridge redirects the traffic
+/// to the processor.
 #[test]
 fn every_stack_of_gpus_switches_acs_off_before_slurmd_starts() {
     let files = [

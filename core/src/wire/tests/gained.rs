@@ -1,5 +1,5 @@
-//! Fields added to existing kinds of orders, each in one golden file. Fields missing in an agent's
-//! list are removed for the agent.
+//! Fields added to existing kinds of orders, with a golden file for every field. Fields missing in
+//! an agent's list are removed for the agent.
 
 use serde_json::json;
 

@@ -43,7 +43,7 @@ pub(super) fn plan(gates: Vec<Gate>) -> GatePlan {
     }
 }
 
-/// A gate from its lines of TOML.
+/// A gate from lines of TOML.
 pub(super) fn gate(toml: &str) -> Gate {
     let common = "title = \"t\"\nfinding = \"f\"\n";
     toml::from_str(&format!("{common}{toml}")).unwrap_or_else(|error| panic!("{error}"))
@@ -74,7 +74,7 @@ pub(super) fn run_in(
     run_for(folder, plan, facts, Duration::from_secs(60))
 }
 
-/// As a job that has so much time.
+/// Runs a plan as a job with a deadline.
 pub(super) fn run_within(
     folder: &std::path::Path,
     plan: &GatePlan,

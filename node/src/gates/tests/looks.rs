@@ -1,4 +1,5 @@
-//! Looks at the kernel's log: what was told is not told again, nothing between two looks is lost, and what is not known is said to be.
+//! Looks at the kernel's log. A suite reports a fault once. Every record between two looks
+//! counts, and lost records are reported.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -47,7 +48,7 @@ impl Node {
         self.write("proc/sys/kernel/random/boot_id", &format!("{id}\n"));
     }
 
-    /// The kernel says something; `keeps` records are what its buffer has room for.
+    /// Logs a message of the kernel; the kernel's buffer has room for `keeps` records.
     fn says(&mut self, number: u64, message: &str, keeps: usize) {
         self.records.push((number, message.to_owned()));
         let from = self.records.len().saturating_sub(keeps);
@@ -70,7 +71,7 @@ impl Node {
         plan
     }
 
-    /// A look of a suite; its place is kept where its verdict reaches somebody.
+    /// Runs the look of a suite. The place in the log is kept where a reader gets the verdict.
     fn looks(&self, suite: &str, reaches_somebody: bool) -> GateResult {
         self.run(&Self::plan(suite), reaches_somebody).remove(0)
     }
@@ -96,7 +97,7 @@ impl Node {
         results
     }
 
-    /// A gate that has the kernel say something more once it is run.
+    /// A gate whose run adds a message of the kernel.
     fn later(&mut self, number: u64, message: &str) -> Gate {
         let path = self.path().join("dev/kmsg");
         let now = std::fs::read(&path).expect("a log");
@@ -123,7 +124,7 @@ fn a_fault_is_told_once_to_each_suite_and_none_between_two_looks_is_lost() {
     let mut node = Node::new();
     node.says(1, "Linux version 6.1.0", 99);
     node.says(2, XID, 99);
-    // By hand, or to a job that was cancelled: it is still to be told.
+    // A run by hand, or a cancelled job: the next look reports the fault again.
     assert_eq!(node.looks("smoke", false).verdict, Verdict::Fail);
     assert_eq!(
         (node.verdict("smoke"), node.verdict("smoke")),
@@ -143,7 +144,7 @@ fn a_fault_is_told_once_to_each_suite_and_none_between_two_looks_is_lost() {
         "{}",
         told.reason
     );
-    // Another suite looks for itself, from the boot on.
+    // A second suite keeps a separate place, from the boot on.
     let told = node.looks("sweep", true);
     assert!(
         told.verdict == Verdict::Fail && told.reason.contains("is 2 events"),
@@ -247,7 +248,7 @@ fn another_boot_and_a_damaged_place_begin_anew() {
             "{torn:?}: told again, and not lost"
         );
     }
-    // The end of the boot before is not known, and said so; this boot is read from its beginning.
+    // The end of the earlier boot is reported as unknown. The new boot is read from the beginning.
     node.booted("6f7c1d0e-0000-4000-8000-000000000002");
     node.records.clear();
     node.says(0, "Linux version 6.1.0", 99);
@@ -266,7 +267,7 @@ fn another_boot_and_a_damaged_place_begin_anew() {
         "",
         "known from now on"
     );
-    // A beginning that is gone already is one that nobody read.
+    // The buffer has lost the beginning of the boot before the first look.
     node.booted("6f7c1d0e-0000-4000-8000-000000000003");
     node.says(700, "quiet", 1);
     assert_eq!(node.verdict("smoke"), Verdict::Error);

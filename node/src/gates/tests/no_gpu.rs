@@ -29,7 +29,7 @@ struct Called {
     stderr: String,
 }
 
-/// Returns a call from a recording of several calls, each with the exit status and both streams.
+/// Returns a call from a recording of several calls, with the exit status and both streams.
 fn called(file: &str, command: &str) -> Called {
     let recording = fixture(file);
     let head = format!("$ {command}\nexit: ");
@@ -145,7 +145,7 @@ fn a_table_of_rocm_smi_without_a_card_is_no_answer() {
     assert_eq!(reason("rocm-smi", &json), wanted);
 }
 
-/// The driver logs the missing GPU, which is no fault of the machine.
+/// The driver logs the missing GPU, and the machine has no fault.
 #[test]
 fn the_kernel_log_of_a_driver_without_a_gpu_has_no_fault() {
     let text = fixture("dmesg-550.163.01-no-gpu.txt");
@@ -175,7 +175,7 @@ fn smi(folder: &Path) -> String {
     tool.to_string_lossy().into_owned()
 }
 
-/// A gate of the host that passes.
+/// A passing gate of the host.
 fn of_host(id: &str, stage: &str) -> Gate {
     let mut gate = gate(&format!(
         "id = \"{id}\"\nstage = \"{stage}\"\nparser = \"stressapptest\"\ntimeout_s = 5\nargv = [\"true\"]\n\
@@ -209,8 +209,8 @@ fn without_gpus() -> Facts {
     }
 }
 
-/// Runs a gate and gates of `admit` on a machine with these facts, with nvidia-smi of a driver
-/// without a module.
+/// Runs a gate and gates of `admit` on a machine with the facts. nvidia-smi finds no module of the
+/// driver.
 fn admit(folder: &Path, facts: &Facts, first: Gate) -> Vec<GateResult> {
     let tool = smi(folder);
     let of_smi = |id: &str| Gate {
@@ -267,7 +267,7 @@ fn the_gate_of_the_inventory_reports_the_missing_gpus() {
     }
 }
 
-/// A shadow blocks nothing, so a required gate reports.
+/// A shadow blocks no gate, so a required gate reports.
 #[test]
 fn beside_a_shadow_of_the_inventory_a_gate_of_gpus_reports() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,17 +1,18 @@
-//! The cgroup of this process, where systemd has delegated the cgroup: the unit of a job, or the
+//! The own cgroup of muster-node, where systemd has delegated the cgroup: the unit of a job, or the
 //! scope of a verb run by hand.
 
 use std::path::{Path, PathBuf};
 
-/// Mount point of the cgroups. Beside the older cgroups (v1) it has no file `cgroup.controllers`.
+/// Mount point of the cgroups. Beside the older cgroups (v1), the folder has no file
+/// `cgroup.controllers`.
 const MOUNT: &str = "/sys/fs/cgroup";
-/// The cgroup of muster-node itself, below the delegated cgroup.
+/// The cgroup of muster-node, below the delegated cgroup.
 pub(super) const MAIN: &str = "main";
 
-/// Returns the delegated cgroup of this process.
+/// Returns the delegated cgroup of muster-node.
 ///
 /// # Errors
-/// The reason, where this process has no such cgroup.
+/// The reason, where muster-node has no such cgroup.
 pub(super) fn find_own() -> Result<PathBuf, String> {
     let path = read_path("self").ok_or("this process has no cgroup v2")?;
     match delegated(&path) {
@@ -50,7 +51,7 @@ fn delegated(path: &str) -> Option<&str> {
 }
 
 /// Whether a verb run by hand may leave the cgroup of a path: a login's session, sshd, or the root.
-/// Another supervisor, such as a scheduler's, counts and ends its processes by their cgroup.
+/// A foreign supervisor, such as a scheduler's, counts and ends processes by cgroup.
 pub(super) fn may_be_left(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let is_session = name.starts_with("session-") && name.ends_with(".scope");

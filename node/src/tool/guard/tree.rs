@@ -1,5 +1,5 @@
-//! The cgroups below the delegated cgroup: `main` for muster-node itself, because a cgroup with
-//! limits for its children has no processes of its own, and `tool-N` for each tool.
+//! The cgroups below the delegated cgroup: `main` for muster-node, and `tool-N` for every tool. A
+//! cgroup with limits for child cgroups has no own processes, so muster-node moves to `main`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use super::limits::{Limits, Room};
 
 /// The controllers of the limits.
 const CONTROLLERS: [&str; 2] = ["pids", "memory"];
-/// Moves of the processes to `main`: a process may start another during a move.
+/// Moves of the processes to `main`: a process may start a second process during a move.
 const MOVES: usize = 16;
-/// Cgroups tried for a tool. A tool that hangs in the kernel keeps its cgroup.
+/// Cgroups tried for a tool. A tool hanging in the kernel keeps the cgroup.
 const CELLS_TRIED: usize = 64;
 
 /// A delegated cgroup, prepared for tools.
@@ -25,7 +25,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Prepares a delegated cgroup, and moves its processes to `main`.
+    /// Prepares a delegated cgroup, and moves the processes to `main`.
     ///
     /// # Errors
     /// The reason, where the cgroup cannot limit processes and memory.
@@ -83,7 +83,7 @@ impl Tree {
     }
 }
 
-/// Moves every process of a cgroup to another cgroup.
+/// Moves every process of a cgroup to a second cgroup.
 fn move_processes(from: &Path, to: &Path) -> io::Result<()> {
     for _ in 0..MOVES {
         let processes = std::fs::read_to_string(from.join("cgroup.procs"))?;

@@ -1,17 +1,17 @@
-//! The checks of the rule book against the packages of a stack, a file for each kind. A check that
-//! holds returns no outcome.
+//! The checks of the rule book against the packages of a stack, a file for every kind. A passed
+//! check returns no outcome.
 
 mod apart; // Two components exclude each other
 mod behind; // At most so many releases behind
 mod built; // Prebuilt kernel modules and the driver
 mod cuda_major; // Packages built for the CUDA version of the driver
-mod flavour; // Kernel modules that the GPU family allows
-mod floor; // A lower bound for one component
-mod kernel; // Kernel modules and headers for each kernel
+mod flavour; // Kernel modules allowed by the GPU family
+mod floor; // A lower bound for a single component
+mod kernel; // Kernel modules and headers for every kernel
 mod least; // A lower bound
 mod like; // A pattern of versions
 mod most; // An upper bound by driver branch
-mod needs; // Parts that a stack must contain
+mod needs; // Required parts of a stack
 mod never; // A bad combination of exact versions
 mod range; // A lower and an upper bound
 mod same; // Equal versions, or not older
@@ -19,7 +19,7 @@ mod same; // Equal versions, or not older
 use super::book::Check;
 use super::packages::{Packages, Present};
 
-/// The outcome of a check that does not hold.
+/// The outcome of a failed check.
 pub(super) enum Outcome {
     /// The stack violates the rule; the slots go into the rule's sentence.
     Violated(Slots),
@@ -29,8 +29,8 @@ pub(super) enum Outcome {
     Missing(String),
 }
 
-/// Values for the placeholders of a rule's sentence, and the word of the stack that the finding is
-/// about.
+/// Values for the placeholders of a rule's sentence, and the subject of the finding: a word of the
+/// stack.
 #[derive(Default)]
 pub(super) struct Slots {
     pub(super) of: String,
@@ -41,14 +41,14 @@ pub(super) struct Slots {
     pub(super) about: String,
 }
 
-/// A package whose version is known.
+/// A package with a known version.
 #[derive(Clone, Copy)]
 struct Versioned<'a> {
     package: &'a Present,
     version: &'a str,
 }
 
-/// Runs one check of the rule book; the list is empty where the check holds.
+/// Runs a check of the rule book; the list is empty where the check holds.
 pub(super) fn run_check(check: &Check, packages: &Packages<'_>) -> Vec<Outcome> {
     match check {
         Check::Same {
@@ -97,7 +97,7 @@ pub(super) fn run_check(check: &Check, packages: &Packages<'_>) -> Vec<Outcome> 
     }
 }
 
-/// Whether two names are one kernel module: the kernel treats `-` and `_` alike.
+/// Whether two names mean the same kernel module: the kernel treats `-` and `_` alike.
 pub(super) fn same_module(a: &str, b: &str) -> bool {
     a.replace('-', "_") == b.replace('-', "_")
 }
@@ -113,8 +113,8 @@ fn violated(of: &Present, on: &Present, want: &str) -> Outcome {
     })
 }
 
-/// Compares each package of `of` with each package of `on`, up to the first outcome. A missing `on`
-/// or an open version is an outcome too.
+/// Compares every package of `of` with every package of `on`, up to the first outcome. A missing
+/// `on` or an open version is an outcome too.
 fn compare_pairs(
     packages: &Packages<'_>,
     of: &str,
@@ -132,7 +132,7 @@ fn compare_pairs(
     let mut pairs = left
         .iter()
         .flat_map(|of| right.iter().map(move |on| (of, on)));
-    // Another rule compares the parts of one component, so one outcome is enough here.
+    // A separate rule compares the parts of a component, so the first outcome is enough here.
     let outcome = pairs.find_map(|(of, on)| match (&of.version, &on.version) {
         (Some(version), Some(is)) => {
             let of = Versioned {
@@ -151,7 +151,7 @@ fn compare_pairs(
     outcome.into_iter().collect()
 }
 
-/// The outcome for a package whose partner component is not in the stack.
+/// The outcome for a package without the partner component in the stack.
 fn missing_partner(packages: &Packages<'_>, package: &Present, component: &str) -> Outcome {
     let sentence = format!("{package} is there, and no {}", readable_name(component));
     if packages.is_absent(component) {

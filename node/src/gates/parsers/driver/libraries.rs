@@ -1,4 +1,4 @@
-//! Libraries that a gate names: known to the loader, and present as files.
+//! Libraries named by a gate: known to the loader, and present as files.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(in crate::gates::parsers) fn measure(
     count_files(gate, &ldconfig::list(bench)?, &bench.machine)
 }
 
-/// Counts the files of each library named by a criterion.
+/// Counts the files of every library named by a criterion.
 fn count_files(gate: &Gate, listed: &[Library], machine: &Machine) -> Result<Reading, String> {
     let named = gate.criteria.iter();
     let named: BTreeSet<&str> = named
@@ -50,7 +50,7 @@ fn count_files(gate: &Gate, listed: &[Library], machine: &Machine) -> Result<Rea
 mod tests {
     use super::*;
 
-    /// A gate with these criteria.
+    /// A gate with criteria.
     fn gate(criteria: &str) -> Gate {
         let text = format!(
             "id = \"a\"\ntitle = \"t\"\nfinding = \"f\"\nstage = \"software\"\nparser = \"libraries\"\n\
