@@ -20,7 +20,7 @@ const VERSIONS: &[Metric] = &[
     metric("driver.versions", "versions"),
     metric("driver.module", TEXT),
     metric("driver.tool", TEXT),
-    metric("driver.library", TEXT),
+    metric("driver.libcuda", TEXT),
 ];
 
 /// The kernel's answer to the module: `loaded`, `accepted by the kernel, no GPU`, or `refused`. A

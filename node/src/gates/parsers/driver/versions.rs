@@ -41,7 +41,7 @@ pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, S
             version: tool_version(bench)?,
         },
         Part {
-            metric: "driver.library",
+            metric: "driver.libcuda",
             name: LIBRARY,
             version: library_version(bench)?,
         },
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn different_and_missing_versions_are_counted() {
         let told = |versions: [Option<&str>; 3]| {
-            let metrics = ["driver.module", "driver.tool", "driver.library"];
+            let metrics = ["driver.module", "driver.tool", "driver.libcuda"];
             let parts = std::iter::zip(metrics, versions).map(|(metric, version)| Part {
                 metric,
                 name: metric,
