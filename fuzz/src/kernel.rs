@@ -1,5 +1,6 @@
-//! What reaches a kernel, GRUB or another line-based file from a stack, and what the live image takes from its command line. A plan without problems
-//! says in each file exactly what it says itself: no word becomes two, no line ends early, nothing means something to a shell.
+//! Files of a stack read by the kernel, GRUB and other readers of lines; and the command line read by
+//! the live image. A plan without problems writes exactly its words: no word splits, no line ends
+//! early, no word has a meaning for a shell.
 
 use muster_core::ids::{ClaimId, NodeId};
 use muster_core::stacks::{ConvergePlan, LimitItem};
@@ -8,7 +9,8 @@ use muster_core::wire::node::Marker;
 use muster_node::converge::managed;
 use muster_node::live::boot::Boot;
 
-/// The first byte chooses: a command line, or a plan whose lines each begin with the letter of what they are.
+/// The first byte chooses between a command line and a plan. A line of a plan begins with the letter
+/// of its kind.
 pub(crate) fn run(mut data: &[u8]) {
     let is_plan = crate::steer(&mut data) % 2 == 1;
     let text = String::from_utf8_lossy(data);
@@ -30,7 +32,7 @@ fn command_line(text: &str) {
     );
 }
 
-/// Pieces end with a NUL, so that a line's end can be tried inside of one.
+/// Pieces end with a NUL, so a piece may have the end of a line inside.
 fn plan(text: &str) {
     let mut plan = empty();
     for piece in text.split('\0') {
@@ -65,7 +67,7 @@ fn plan(text: &str) {
             .find(|file| file.path == path)
             .expect("the file is always among them");
         let text = String::from_utf8(file.content.clone().unwrap_or_default()).expect("it is text");
-        // As every reader of these files does: by line, without comments and surrounding space.
+        // As the readers of the files do: by line, without comments and surrounding space.
         text.split('\n')
             .map(str::trim)
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
