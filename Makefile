@@ -116,7 +116,8 @@ recoveries: stack
 fabric: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-fabric --port 0 --only-fabric --once
 
-# One such machine keeps the packages of its stack against every program that upgrades packages.
+# One such machine keeps the packages of its stack against every program that upgrades packages. Rollouts of its pool move the packages, with a power cut,
+# a full disk and a held lock.
 pins: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-pins --port 0 --only-pins --once
 
