@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use muster_core::stacks::StackSpec;
 use muster_core::stacks::diff::Class;
 use muster_core::stacks::rules::Finding;
+use muster_core::stacks::summary::StackSummary;
 use muster_core::values::Digest;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -12,12 +13,15 @@ use utoipa::ToSchema;
 use crate::kind::Kind;
 
 /// The server's facts about a stack, besides the pins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StackStatus {
     /// Digest of the lock: the version shown to operators. Absent until the stack is locked.
     pub lock_digest: Option<Digest>,
     /// Whether the bundle has been uploaded.
     pub bundle_present: bool,
+    /// The facts of `muster stack show`: size of the packages, effect of a change, driver with the
+    /// known facts of its branch. Absent for an unreadable stack.
+    pub summary: Option<StackSummary>,
 }
 
 impl Kind for StackSpec {

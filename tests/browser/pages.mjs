@@ -19,6 +19,7 @@ const pages = [
   ["nodes-filtered", "/nodes?state=failed", "Nodes"],
   ["racks", "/racks", "Racks"],
   ["claims", "/claims", "Pools"],
+  ["stacks", "/stacks", "Stacks"],
   ["rollouts", "/rollouts", "Rollouts"],
   ["operations", "/operations", "Operations"],
   ["events", "/events", "Events"],
@@ -90,6 +91,10 @@ async function look(browser, [view, options]) {
   await page.goto(`${url}/claims`);
   const pool = page.locator("main a[href^='/pools/']").first();
   if (await pool.count()) await visit(page, view, ["pool", await pool.getAttribute("href"), null]);
+  at = "a stack";
+  await page.goto(`${url}/stacks`);
+  const stack = page.locator("main th a[href^='/stacks/']").first();
+  if (await stack.count()) await followStack(page, view, await stack.getAttribute("href"));
   at = "a rollout";
   await page.goto(`${url}/rollouts`);
   const rollout = page.locator("main a[href^='/rollouts/']").first();
@@ -120,6 +125,16 @@ async function followRollout(page, view, path) {
   const box = await halt.boundingBox();
   const height = page.viewportSize().height;
   if (box.y + box.height > height) faults.push(`${view} ${path}: the halt is ${box.y} px down, of ${height}`);
+}
+
+// The filter of packages keeps its text, also without a match.
+async function followStack(page, view, path) {
+  await visit(page, view, ["stack", path, null]);
+  await page.getByLabel("Name", { exact: true }).fill("no-such-package");
+  await page.getByRole("button", { name: "Filter" }).click();
+  await page.waitForURL(/package=no-such-package/);
+  assert.equal(await page.getByLabel("Name", { exact: true }).inputValue(), "no-such-package");
+  await visit(page, view, ["stack-filtered", `${path}?package=lib`, null]);
 }
 
 // A log unfolds inside its step, and stays unfolded when the page is fetched anew around it.

@@ -318,6 +318,8 @@ fn readable() -> Vec<String> {
         "/operations",
         "/racks",
         "/claims",
+        "/stacks",
+        "/stacks/base",
         "/rollouts",
         "/events",
         "/agents",

@@ -75,6 +75,7 @@ mod schedulers; // Nodes that take no jobs, as reported by the schedulers
 mod scopes; // Lists and pages for readers of a part of the fleet
 mod simulated; // The server over simulated machines with state
 mod stack_conditions; // Items of a stack for nodes with certain hardware
+mod stack_pages; // The console of stacks
 mod stacks; // Stacks: refusals, comparison with nodes, hidden secrets
 mod strangers; // The documented contract, tested by Schemathesis
 mod support; // Shared support of all tests

@@ -41,7 +41,8 @@ const COLUMNS: &[Column] = &[
 pub(super) async fn run(session: &Session, verb: StackVerb) -> anyhow::Result<()> {
     match verb {
         StackVerb::Show(args) => {
-            show::print_summary(&find(session, &args.stack).await?, session.output)
+            let stack = find(session, &args.stack).await?;
+            show::print_summary(&stack, session.clock.now(), session.output)
         }
         StackVerb::Diff(args) => {
             let before = find(session, &args.before).await?;

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand};
+use muster_core::clock::Clock;
 use muster_core::images::ImageManifest;
 use muster_core::stacks::rules::{Subject, refusal};
 use muster_core::stacks::{StackLock, StackPart, StackSpec};
@@ -198,7 +199,10 @@ pub(crate) fn is_file(given: &str) -> bool {
 pub(crate) async fn run(verb: StackVerb, output: Output) -> anyhow::Result<()> {
     match verb {
         StackVerb::Lint(args) => lint::run(&args, output),
-        StackVerb::Show(args) => show::print_summary(&parse(Path::new(&args.stack))?, output),
+        StackVerb::Show(args) => {
+            let stack = parse(Path::new(&args.stack))?;
+            show::print_summary(&stack, Clock::System.now(), output)
+        }
         StackVerb::Diff(args) => {
             let (before, after) = (
                 parse(Path::new(&args.before))?,

@@ -1,44 +1,31 @@
 //! `muster stack show`: the size of a stack's closure, the effect of the packages, and the driver
 //! with the known facts of the driver's branch.
 
+use jiff::Timestamp;
 use muster_core::stacks::StackSpec;
-use muster_core::stacks::rules::{BranchKind, DriverBranch, StackDriver, branch_table};
+use muster_core::stacks::rules::{BranchKind, DriverBranch, StackDriver, judge_support};
 use muster_core::stacks::summary::{ClosureSummary, StackSummary, summarize_stack};
-use serde::Serialize;
 
 use crate::client::output::Output;
 
-/// Most packages named with the effect.
-const NAMED: usize = 5;
-
-#[derive(Serialize)]
-struct Shown {
-    #[serde(flatten)]
-    summary: StackSummary,
-    /// Date of the facts about driver branches.
-    branches: &'static str,
+/// Prints the facts of a stack, with the support of the driver as of `now`.
+pub(crate) fn print_summary(
+    stack: &StackSpec,
+    now: Timestamp,
+    output: Output,
+) -> anyhow::Result<()> {
+    let summary = summarize_stack(stack);
+    output.print_lines(&summary, || render_summary(&summary, now))
 }
 
-/// Prints the facts of a stack.
-pub(crate) fn print_summary(stack: &StackSpec, output: Output) -> anyhow::Result<()> {
-    let shown = summarize_for_people(stack);
-    output.print_lines(&shown, || render_summary(&shown))
-}
-
-fn summarize_for_people(stack: &StackSpec) -> Shown {
-    Shown {
-        summary: summarize_stack(stack),
-        branches: &branch_table().version,
-    }
-}
-
-fn render_summary(shown: &Shown) -> Vec<String> {
+fn render_summary(summary: &StackSummary, now: Timestamp) -> Vec<String> {
     let StackSummary {
         version,
         image,
         closure,
         driver,
-    } = &shown.summary;
+        branches,
+    } = summary;
     let mut lines = vec![format!("stack    {version} over {image}")];
     match closure {
         Some(closure) => lines.extend(render_closure(closure)),
@@ -48,8 +35,8 @@ fn render_summary(shown: &Shown) -> Vec<String> {
     }
     match driver {
         Some(driver) => {
-            lines.extend(render_driver(driver));
-            lines.push(format!("facts    driver branches of {}", shown.branches));
+            lines.extend(render_driver(driver, now));
+            lines.push(format!("facts    driver branches of {branches}"));
         }
         None => lines.push("driver   no NVIDIA driver".to_owned()),
     }
@@ -57,20 +44,6 @@ fn render_summary(shown: &Shown) -> Vec<String> {
 }
 
 fn render_closure(closure: &ClosureSummary) -> [String; 3] {
-    let named: Vec<&str> = closure
-        .dearest
-        .iter()
-        .take(NAMED)
-        .map(String::as_str)
-        .collect();
-    let more = match closure.dearest.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let dearest = match named.is_empty() {
-        true => String::new(),
-        false => format!(": {}{more}", named.join(", ")),
-    };
     [
         format!("lock     {}", closure.lock),
         format!(
@@ -78,11 +51,11 @@ fn render_closure(closure: &ClosureSummary) -> [String; 3] {
             closure.packages,
             closure.bytes / 1_000_000
         ),
-        format!("effect   {}{dearest}", closure.class.as_str()),
+        format!("effect   {}", closure.describe_effect()),
     ]
 }
 
-fn render_driver(driver: &StackDriver) -> [String; 3] {
+fn render_driver(driver: &StackDriver, now: Timestamp) -> [String; 3] {
     let unknown = || "unknown".to_owned();
     let version = driver.version.as_deref();
     let version = version.unwrap_or("in an unknown version: the stack leaves the version open");
@@ -98,31 +71,28 @@ fn render_driver(driver: &StackDriver) -> [String; 3] {
     });
     [
         format!("driver   {} {version}", driver.package),
-        format!("branch   {}", branch.map_or_else(unknown, describe_branch)),
+        format!(
+            "branch   {}",
+            branch.map_or_else(unknown, |branch| describe_branch(branch, now))
+        ),
         format!("fix      {}", fix.unwrap_or_else(unknown)),
     ]
 }
 
-fn describe_branch(branch: &DriverBranch) -> String {
+fn describe_branch(branch: &DriverBranch, now: Timestamp) -> String {
     let kind = branch.kind.map_or("kind unknown", BranchKind::as_str);
-    // The table's version is the date of the facts, such as 2026-11-30.
-    let of_facts = branch_table().version.get(..7).unwrap_or_default();
-    let end = match (branch.ends.as_deref(), branch.is_ended) {
-        (Some(month), _) if month < of_facts => format!("support ended in {month}"),
-        (Some(month), _) => format!("supported until {month}"),
-        (None, true) => "support has ended".to_owned(),
-        (None, false) => "end of support unknown".to_owned(),
-    };
-    format!("{}: {kind}, {end} ({})", branch.number, branch.source)
+    let support = judge_support(branch, now).describe();
+    format!("{}: {kind}, {support} ({})", branch.number, branch.source)
 }
 
 #[cfg(test)]
 mod tests {
+    use muster_core::stacks::rules::branch_table;
     use serde_json::json;
 
     use super::*;
 
-    fn shown(libcuda1: &str) -> Shown {
+    fn shown(libcuda1: &str) -> StackSummary {
         let digest = muster_core::values::Digest::of(b"");
         let stack = json!({
             "version": "3", "image": "debian-12", "packages": { "libcuda1": libcuda1 },
@@ -131,12 +101,20 @@ mod tests {
                   "filename": "libcuda1.deb" },
             ] },
         });
-        summarize_for_people(&serde_json::from_value(stack).unwrap())
+        summarize(&stack)
+    }
+
+    fn summarize(stack: &serde_json::Value) -> StackSummary {
+        summarize_stack(&serde_json::from_value(stack.clone()).unwrap())
+    }
+
+    fn render(summary: &StackSummary) -> Vec<String> {
+        render_summary(summary, "2026-11-30T12:00:00Z".parse().unwrap())
     }
 
     #[test]
     fn a_locked_stack_is_shown_with_size_effect_and_driver() {
-        let lines = render_summary(&shown("535.274.02-1~deb13u1"));
+        let lines = render(&shown("535.274.02-1~deb13u1"));
         for (at, words) in [
             (0, "stack    3 over debian-12"),
             (2, "packages 1 (2 MB)"),
@@ -157,37 +135,27 @@ mod tests {
         assert_eq!(document["driver"]["has_fix"], true);
         assert_eq!(document["closure"]["bytes"], 2_000_000);
         assert_eq!(document["branches"], branch_table().version.as_str());
-    }
-
-    #[test]
-    fn a_branch_is_supported_in_the_month_of_its_end() {
-        let version = &branch_table().version;
-        let describe = |ends: &str| {
-            describe_branch(&DriverBranch {
-                ends: Some(ends.to_owned()),
-                ..branch_table().branches[0].clone()
-            })
-        };
-        assert!(describe(&version[..7]).contains(&format!("supported until {}", &version[..7])));
-        assert!(describe("2020-12").contains("support ended in 2020-12"));
+        let near = render_summary(
+            &shown("595.71.05-1"),
+            "2027-01-15T00:00:00Z".parse().unwrap(),
+        );
+        assert!(near[5].contains("support ends in 2027-03 ("), "{near:#?}");
     }
 
     #[test]
     fn unknown_facts_are_shown_as_unknown() {
-        let lines = render_summary(&shown("550.163.01-2"));
+        let lines = render(&shown("550.163.01-2"));
         assert!(
             lines[5].starts_with("branch   550: kind unknown, support has ended ("),
             "{lines:#?}"
         );
         assert_eq!(lines[6], "fix      unknown");
         let open = json!({ "version": "1", "image": "i", "packages": { "libcuda1": "*" } });
-        let open = summarize_for_people(&serde_json::from_value(open).unwrap());
-        let lines = render_summary(&open);
+        let lines = render(&summarize(&open));
         assert!(lines[1].starts_with("lock     none"), "{lines:#?}");
         assert!(lines[2].contains("in an unknown version"), "{lines:#?}");
         assert_eq!(lines[3], "branch   unknown");
         let plain = json!({ "version": "1", "image": "i", "packages": {} });
-        let plain = summarize_for_people(&serde_json::from_value(plain).unwrap());
-        assert_eq!(render_summary(&plain)[2], "driver   no NVIDIA driver");
+        assert_eq!(render(&summarize(&plain))[2], "driver   no NVIDIA driver");
     }
 }

@@ -53,6 +53,16 @@ pub struct Difference {
     pub class: Class,
 }
 
+/// One item of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackItem {
+    /// Name of the item, as in [`Difference`].
+    pub item: String,
+    pub value: String,
+    /// Effect on a node of a change of this item.
+    pub class: Class,
+}
+
 /// The comparison of two stacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackDiff {
@@ -181,6 +191,9 @@ impl Items {
             let snapshot = format!("{date}, {release}");
             self.put("repository", &repository.name(), snapshot);
         }
+    }
+
+    fn put_demands(&mut self, stack: &StackSpec) {
         for name in &stack.absent {
             self.put("package", name, "absent".into());
         }
@@ -271,9 +284,25 @@ fn of_product(product: Option<&str>) -> String {
 fn list_items(stack: &StackSpec) -> BTreeMap<String, String> {
     let mut items = Items::default();
     items.put_packages(stack);
+    items.put_demands(stack);
     items.put_settings(stack);
     items.put_firmware(stack);
     items.0
+}
+
+/// Lists the items of a stack other than installed packages and repositories, by name. The content
+/// of a file appears as a digest, with the names of values and secrets.
+pub fn list_settings(stack: &StackSpec) -> Vec<StackItem> {
+    let mut items = Items::default();
+    items.put_demands(stack);
+    items.put_settings(stack);
+    items.put_firmware(stack);
+    let build = |(item, value): (String, String)| StackItem {
+        class: class_of(&item, [stack, stack]),
+        item,
+        value,
+    };
+    items.0.into_iter().map(build).collect()
 }
 
 /// Returns the source of each package of a lock. `None` if the lock records no sources.
@@ -375,6 +404,36 @@ mod tests {
             stack[member] = value.clone();
         }
         serde_json::from_value(stack).expect("a stack")
+    }
+
+    #[test]
+    fn settings_have_values_and_effects_without_packages_and_secrets() {
+        let stack = stack(json!({
+            "packages": { "slurmd": "22.05.8-4" }, "absent": ["nouveau"], "kernel_args": ["quiet"],
+            "sysctl": { "vm.swappiness": "1" }, "modules_load": ["lnet"],
+            "files": [{ "path": "/etc/a", "mode": "0600", "content": [{ "secret": "munge-key" }] }],
+            "services": [{ "name": "a", "enabled": true, "running": true, "restart_on": ["/etc/a"] }],
+        }));
+        let items = list_settings(&stack);
+        let found = |name: &str| {
+            let one = items.iter().find(|one| one.item == name);
+            one.map(|one| (one.value.as_str(), one.class))
+        };
+        assert_eq!(found("package slurmd"), None);
+        assert_eq!(found("package nouveau"), Some(("absent", Class::None)));
+        assert_eq!(
+            found("service a"),
+            Some(("enabled, active", Class::ServiceRestart))
+        );
+        assert_eq!(
+            found("kernel argument quiet"),
+            Some(("quiet", Class::Reboot))
+        );
+        assert_eq!(found("module lnet"), Some(("loaded", Class::None)));
+        let file = found("file /etc/a").expect("the file");
+        assert_eq!(file.1, Class::ServiceRestart);
+        assert!(file.0.ends_with("{secret munge-key}"), "{}", file.0);
+        assert_eq!(items.len(), 6);
     }
 
     #[test]

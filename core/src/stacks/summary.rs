@@ -1,25 +1,32 @@
 //! A stack in a few facts: the size of the closure, the effect of the packages, and the driver.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::StackSpec;
 use super::diff::{Class, package_class};
-use super::rules::{StackDriver, find_driver};
+use super::rules::{StackDriver, branch_table, find_driver};
 use crate::values::Digest;
 
+/// Most packages named with an effect.
+const NAMED: usize = 5;
+
 /// The facts of a stack for the choice of a version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StackSummary {
     pub version: String,
     pub image: String,
-    /// `None` for a stack without a lock.
+    /// The packages of the lock. Absent for a stack without a lock.
     pub closure: Option<ClosureSummary>,
-    /// NVIDIA's driver. `None` for a stack without this driver.
+    /// NVIDIA's driver. Absent for a stack without this driver.
     pub driver: Option<StackDriver>,
+    /// Day of the facts about driver branches, as `2026-11-30`.
+    pub branches: String,
 }
 
 /// The packages of a lock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClosureSummary {
     pub lock: Digest,
     pub arch: String,
@@ -32,6 +39,28 @@ pub struct ClosureSummary {
     pub dearest: Vec<String>,
 }
 
+impl ClosureSummary {
+    /// Returns the effect with the first packages of the effect: `driver reload: libcuda1 and 5
+    /// more`.
+    pub fn describe_effect(&self) -> String {
+        let class = self.class.as_str();
+        let named: Vec<&str> = self
+            .dearest
+            .iter()
+            .take(NAMED)
+            .map(String::as_str)
+            .collect();
+        let more = match self.dearest.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        match named.is_empty() {
+            true => class.to_owned(),
+            false => format!("{class}: {}{more}", named.join(", ")),
+        }
+    }
+}
+
 /// Returns the facts of a stack.
 pub fn summarize_stack(stack: &StackSpec) -> StackSummary {
     StackSummary {
@@ -39,6 +68,7 @@ pub fn summarize_stack(stack: &StackSpec) -> StackSummary {
         image: stack.image.clone(),
         closure: summarize_closure(stack),
         driver: find_driver(stack),
+        branches: branch_table().version.clone(),
     }
 }
 
@@ -111,6 +141,19 @@ mod tests {
         assert_eq!((summary.version.as_str(), summary.closure), ("7", None));
         let plain = summarize_stack(&stack(&lock(&[("chrony", 5)]))).closure;
         let plain = plain.expect("a closure");
+        assert_eq!(plain.describe_effect(), "none");
         assert_eq!((plain.class, plain.dearest), (Class::None, Vec::new()));
+    }
+
+    #[test]
+    fn the_effect_names_the_first_packages_and_counts_the_others() {
+        let names: Vec<String> = (1..=7)
+            .map(|number| format!("linux-modules-{number}"))
+            .collect();
+        let packages: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+        let closure = summarize_stack(&stack(&lock(&packages))).closure;
+        let effect = closure.expect("a closure").describe_effect();
+        assert!(effect.starts_with("reboot: linux-modules-1, "), "{effect}");
+        assert!(effect.ends_with("linux-modules-5 and 2 more"), "{effect}");
     }
 }

@@ -3,6 +3,7 @@
 use muster_api::rollouts::RolloutState;
 use muster_core::lifecycle::state::State;
 use muster_core::rollout::Mark;
+use muster_core::stacks::rules::{Level, Support};
 
 /// A word with a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +99,52 @@ pub(super) fn rollout(state: RolloutState) -> Chip {
     };
     Chip {
         word: state.as_str().to_owned(),
+        tone,
+        shape,
+        letter: "",
+    }
+}
+
+/// Returns the chip for the support of a driver branch.
+pub(super) fn support(support: &Support) -> Chip {
+    let (tone, shape) = match support {
+        Support::Ended(_) => ("bad", CROSS),
+        Support::EndsSoon(_) => ("warn", DIAMOND),
+        Support::Until(_) => ("ok", DISC),
+        Support::Unknown => ("off", DASH),
+    };
+    Chip {
+        word: support.describe(),
+        tone,
+        shape,
+        letter: "",
+    }
+}
+
+/// Returns the chip for the newest known security fix of a driver branch.
+pub(super) fn fix(has_fix: Option<bool>) -> Chip {
+    let (word, tone, shape) = match has_fix {
+        Some(true) => ("has the known fix", "ok", DISC),
+        Some(false) => ("known fix is missing", "bad", CROSS),
+        None => ("fix unknown", "off", DASH),
+    };
+    Chip {
+        word: word.to_owned(),
+        tone,
+        shape,
+        letter: "",
+    }
+}
+
+/// Returns the chip for the level of a finding about a stack.
+pub(super) fn level(level: Level) -> Chip {
+    let (word, tone, shape) = match level {
+        Level::Refused => ("refused", "bad", CROSS),
+        Level::Unknown => ("unknown", "warn", DIAMOND),
+        Level::Note => ("note", "idle", RING),
+    };
+    Chip {
+        word: word.to_owned(),
         tone,
         shape,
         letter: "",

@@ -79,6 +79,7 @@ pub(super) enum Section {
     Nodes,
     Racks,
     Claims,
+    Stacks,
     Rollouts,
     Operations,
     Events,
@@ -88,11 +89,12 @@ pub(super) enum Section {
     None,
 }
 
-const SECTIONS: [(Section, &str, &str); 9] = [
+const SECTIONS: [(Section, &str, &str); 10] = [
     (Section::Fleet, "/", "Fleet"),
     (Section::Nodes, "/nodes", "Nodes"),
     (Section::Racks, "/racks", "Racks"),
     (Section::Claims, "/claims", "Claims"),
+    (Section::Stacks, "/stacks", "Stacks"),
     (Section::Rollouts, "/rollouts", "Rollouts"),
     (Section::Operations, "/operations", "Operations"),
     (Section::Events, "/events", "Events"),

@@ -23,6 +23,7 @@ mod racks; // Elevations and power
 mod replace; // The form for moving a claim to another node
 mod rollouts; // Rollouts, and the revisions of a pool
 mod sign_in; // Sessions
+mod stacks; // Stacks, with driver, packages and pools
 mod users; // People, and the form for disabling a person
 mod webhooks; // Webhooks and deliveries
 
@@ -39,6 +40,7 @@ const FORM_BODY: usize = 16 * 1024;
 /// adds the common headers.
 pub fn router(app: App) -> Router {
     pages()
+        .merge(pool_pages())
         .merge(forms())
         .merge(sessions())
         .layer(axum::extract::DefaultBodyLimit::max(FORM_BODY))
@@ -82,18 +84,6 @@ fn pages() -> Router<App> {
             get(claims::list_claims).layer(need("fleet.read", "any")),
         )
         .route(
-            "/pools/{pool}",
-            get(pools::show_pool).layer(need("fleet.read", "pool={pool}")),
-        )
-        .route(
-            "/rollouts",
-            get(rollouts::list::list_rollouts).layer(need("fleet.read", "any")),
-        )
-        .route(
-            "/rollouts/{rollout}",
-            get(rollouts::page::show_rollout).layer(need("fleet.read", "rollout={rollout}")),
-        )
-        .route(
             "/events",
             get(events::list_events).layer(need("fleet.read", "any")),
         )
@@ -112,6 +102,32 @@ fn pages() -> Router<App> {
         .route(
             "/ui/events",
             get(live::stream_changes).layer(need("fleet.read", "any")),
+        )
+}
+
+/// The pages about pools, stacks and rollouts.
+fn pool_pages() -> Router<App> {
+    Router::new()
+        .route(
+            "/pools/{pool}",
+            get(pools::show_pool).layer(need("fleet.read", "pool={pool}")),
+        )
+        .route(
+            "/stacks",
+            get(stacks::list::list_stacks).layer(need("fleet.read", "any")),
+        )
+        // A stack has no place: as in the API, every reader of the fleet may see every stack.
+        .route(
+            "/stacks/{stack}",
+            get(stacks::page::show_stack).layer(need("fleet.read", "any")),
+        )
+        .route(
+            "/rollouts",
+            get(rollouts::list::list_rollouts).layer(need("fleet.read", "any")),
+        )
+        .route(
+            "/rollouts/{rollout}",
+            get(rollouts::page::show_rollout).layer(need("fleet.read", "rollout={rollout}")),
         )
 }
 

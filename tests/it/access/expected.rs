@@ -304,6 +304,8 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
             "/operations",
             "/racks",
             "/claims",
+            "/stacks",
+            "/stacks/{stack}",
             "/rollouts",
             "/events",
             "/agents",

@@ -185,6 +185,7 @@ async fn objects(server: &Server, admin: &Caller) -> Objects {
         ("site", "lab".to_owned()),
         ("rack", "r1".to_owned()),
         ("pool", "gpu".to_owned()),
+        ("stack", "base".to_owned()),
         ("claim", "held".to_owned()),
         ("agent", "first".to_owned()),
         ("hex", "0".repeat(64)),

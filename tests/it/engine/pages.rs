@@ -15,6 +15,8 @@ async fn paths(world: &World) -> Vec<String> {
         "/racks",
         "/claims",
         "/pools/gpu",
+        "/stacks",
+        "/stacks/base",
         "/rollouts",
         "/events",
         "/agents",

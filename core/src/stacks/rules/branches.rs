@@ -21,24 +21,25 @@ pub struct BranchTable {
 
 /// A branch of the driver: all versions with the same first number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DriverBranch {
     pub number: u64,
-    /// `None`: no source names the kind.
+    /// Absent: no source names the kind.
     pub kind: Option<BranchKind>,
-    /// Month of the end of support, as `2026-06`. `None`: no source names the month.
+    /// Month of the end of support, as `2026-06`. Absent: no source names the month.
     pub ends: Option<String>,
     /// Whether the source names the branch as ended, without a month.
     #[serde(default)]
     pub is_ended: bool,
     /// Source of the kind and of the end.
     pub source: String,
-    /// The newest security fix. `None`: no source names a fix.
+    /// The newest security fix. Absent: no source names a fix.
     pub fix: Option<SecurityFix>,
 }
 
 /// The kind of a driver branch, in NVIDIA's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BranchKind {
     LongTermSupport,
@@ -59,7 +60,7 @@ impl BranchKind {
 
 /// A driver version with fixes of a security bulletin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SecurityFix {
     pub version: String,
     /// Day of the report in the source, as `2026-06-01`.
@@ -68,15 +69,16 @@ pub struct SecurityFix {
 }
 
 /// The driver of a stack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StackDriver {
     /// A package of the driver.
     pub package: String,
-    /// `None`: the stack leaves the version open.
+    /// Absent: the stack leaves the version open.
     pub version: Option<String>,
-    /// `None`: the version is open, or the branch is not in the table.
+    /// Absent: the version is open, or the branch is missing in the table.
     pub branch: Option<DriverBranch>,
-    /// Whether the version has the newest fix of its branch. `None`: unknown.
+    /// Whether the version has the newest known fix of its branch. Absent: unknown.
     pub has_fix: Option<bool>,
 }
 
@@ -151,6 +153,25 @@ mod tests {
                 assert_eq!(number, Some(branch.number), "{branch:?}");
                 assert!(is_date(&fix.reported, 10), "{branch:?}");
                 assert!(!fix.source.is_empty(), "{branch:?}");
+            }
+        }
+    }
+
+    /// Readers of the API skip unknown fields of a branch, so a typing error in the table is found
+    /// here.
+    #[test]
+    fn the_table_has_no_unknown_field() {
+        let table: toml::Value = toml::from_str(include_str!("branches.toml")).expect("TOML");
+        let allowed = ["number", "kind", "ends", "is_ended", "source", "fix"];
+        let of_fix = ["version", "reported", "source"];
+        for branch in table["branches"].as_array().expect("a list") {
+            let fields = branch.as_table().expect("a table");
+            for field in fields.keys() {
+                assert!(allowed.contains(&field.as_str()), "{field}: {branch}");
+            }
+            let fix = fields.get("fix").and_then(toml::Value::as_table);
+            for field in fix.iter().flat_map(|fix| fix.keys()) {
+                assert!(of_fix.contains(&field.as_str()), "{field}: {branch}");
             }
         }
     }

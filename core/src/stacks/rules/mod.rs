@@ -15,6 +15,8 @@ pub mod outline; // Errors in the stack itself, for any node
 mod packages; // Packages of a stack on a node, by component
 pub mod page; // The rules as a table for people
 mod selector; // A stack's selector against image and node
+mod sources; // Addresses of the sources of facts
+mod support; // The maker's support of a driver branch on a day
 #[cfg(test)]
 mod tests;
 mod version; // Versions, without epoch and revision
@@ -29,6 +31,8 @@ pub use self::evaluate::{findings, refusal};
 pub use self::node::findings_of_node;
 pub use self::observed::expectations;
 pub use self::packages::{Subject, families};
+pub use self::sources::find_link;
+pub use self::support::{NEAR_DAYS, Support, judge_support};
 pub use self::version::glob;
 
 /// The severity of a finding.

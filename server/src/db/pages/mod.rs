@@ -4,4 +4,5 @@
 pub mod fleet; // Counts, stuck nodes, nodes needing a person, failing gates
 pub mod nodes; // The machine of a node, and lookup by label
 pub mod racks; // Racks and the nodes in them
+pub mod stacks; // Stacks in the revisions of pools
 pub mod work; // Operations' logs, claims by pool

@@ -3,6 +3,7 @@
 use muster_api::stacks::StackStatus;
 use muster_core::images::ImageManifest;
 use muster_core::stacks::rules::{self, Finding, Level, Subject};
+use muster_core::stacks::summary::summarize_stack;
 use muster_core::stacks::{Part, StackSpec};
 use muster_core::values::Digest;
 use serde_json::{Value, json};
@@ -182,9 +183,11 @@ impl Declared for StackSpec {
         row: &ObjectRow,
     ) -> Result<StackStatus, Error> {
         let spec: StackSpec = document::stored(row)?;
+        let summary = summarize_stack(&spec);
         Ok(StackStatus {
-            lock_digest: spec.lock.as_ref().map(|lock| lock.digest()),
+            lock_digest: summary.closure.as_ref().map(|closure| closure.lock),
             bundle_present: blobs::is_stored(app, spec.bundle).await,
+            summary: Some(summary),
         })
     }
 }

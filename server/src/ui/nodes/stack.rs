@@ -14,6 +14,8 @@ const ITEMS: usize = 200;
 
 pub(super) struct Stack {
     pub claim: String,
+    /// The stack of the assigned revision. Empty without a revision.
+    pub name: String,
     pub pairs: Vec<Pair>,
     pub converged: Option<Converged>,
 }
@@ -46,12 +48,9 @@ pub(super) fn render_stack(
     if let Some(number) = machine.revision {
         pairs.push(pair("Revision", describe_revision(number, machine.running)));
     }
-    let documents = [("Image", &machine.image), ("Stack", &machine.stack)];
-    pairs.extend(
-        documents
-            .into_iter()
-            .filter_map(|(name, value)| Some(pair(name, value.clone()?))),
-    );
+    if let Some(image) = &machine.image {
+        pairs.push(pair("Image", image.clone()));
+    }
     if let Some(spec) = &machine.pool_spec {
         for (name, of) in [("Suite", "suite"), ("Cluster", "cluster")] {
             pairs.push(pair(name, member(spec, of)));
@@ -59,6 +58,7 @@ pub(super) fn render_stack(
     }
     Stack {
         claim: node.status.claim.clone().unwrap_or_default(),
+        name: machine.stack.clone().unwrap_or_default(),
         pairs,
         converged: look.map(|look| render_report(look, now)),
     }

@@ -50,7 +50,10 @@ pub(in crate::ui) struct Row {
     pub present: bool,
     pub created: Moment,
     pub actor: String,
-    /// `stack base 2, image debian-12`.
+    pub stack: String,
+    /// Version of the stack.
+    pub version: String,
+    /// The other documents: `image debian-12, network bonded`.
     pub told: String,
     pub assigned: i64,
     pub running: i64,
@@ -112,16 +115,15 @@ fn render_row(row: RevisionRow, now: Timestamp) -> Row {
         .network_profile
         .map(|name| format!(", network {name}"))
         .unwrap_or_default();
-    let told = format!(
-        "stack {} {}, image {}{network}",
-        row.stack, row.stack_version, row.image
-    );
+    let told = format!("image {}{network}", row.image);
     Row {
         number: row.number,
         present: row.present,
         created: format::moment(row.created_at, now),
         actor: format::cut(&row.actor, 60),
+        version: format::cut(&row.stack_version, 60),
         told: format::cut(&told, 200),
+        stack: row.stack,
         assigned: row.assigned,
         running: row.running,
     }
