@@ -12,6 +12,8 @@ use crate::{files, paths};
 
 /// Longest /etc/passwd or /etc/group, in bytes: room for every local account of a large site.
 const ACCOUNTS_MAX: u64 = 16 << 20;
+/// Longest chain of links, as in the kernel.
+const LINKS_MAX: usize = 40;
 
 /// The root of a system, and the time to wait for its locks.
 #[derive(Clone, Debug)]
@@ -38,6 +40,40 @@ impl Machine {
     /// Maps an absolute path of the system to a path of this process.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// Follows all links of a path. The result is a path of the machine without links; a target
+    /// never leaves the machine's root. `None` for a missing file, a dangling link or a loop.
+    pub(crate) fn resolve(&self, path: &str) -> Option<String> {
+        let mut left: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let mut done: Vec<String> = Vec::new();
+        let mut followed = 0;
+        while let Some(part) = left.pop() {
+            match part.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    done.pop();
+                    continue;
+                }
+                _ => done.push(part),
+            }
+            let here = self.path(&done.join("/"));
+            if !here.symlink_metadata().ok()?.is_symlink() {
+                continue;
+            }
+            followed += 1;
+            if followed > LINKS_MAX {
+                return None;
+            }
+            let target = std::fs::read_link(&here).ok()?.into_os_string();
+            let target = target.into_string().ok()?;
+            done.pop();
+            if target.starts_with('/') {
+                done.clear();
+            }
+            left.extend(target.split('/').rev().map(str::to_owned));
+        }
+        Some(format!("/{}", done.join("/")))
     }
 
     /// Reads a file of the system; `None` when the file does not exist.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::rollout_jobs::run_job;
 use crate::rollouts::{
-    marked, marks, plan, policy, publish, serving, settle, show, start, steer, taken,
+    at_once, marked, marks, plan, policy, publish, serving, settle, show, start, steer, taken,
     until_one_changes,
 };
 use crate::simulated::World;
@@ -30,10 +30,7 @@ pub(crate) async fn at_first(world: &World, mark: &str, statement: &str) {
 /// the rollout after the tick.
 async fn tick(statement: &str) -> (World, Value) {
     let world = serving(2, json!("100%")).await;
-    let mut at_once = policy();
-    at_once["canary"] = Value::Null;
-    at_once["waves"] = json!({ "sizes": ["100%"] });
-    let name = start(&world, 2, &at_once).await;
+    let name = start(&world, 2, &at_once()).await;
     at_first(&world, "changing", statement).await;
     world.agent.report_jobs().await.unwrap();
     rollouts::round(&world.server.app).await.unwrap();
@@ -117,6 +114,36 @@ async fn a_claim_that_joins_the_pool_joins_the_rollout() {
     let claim = world.admin.get("/v1/claims/late").await.expect(200).body;
     assert_eq!(claim["status"]["running_revision"], 2);
     world.check().await;
+}
+
+/// The rows of a plan are the members at the time of the plan.
+#[tokio::test]
+async fn nodes_claimed_after_the_plan_count_in_the_budget() {
+    let mut world = World::declare(6, |path, mut body| {
+        if path == "/v1/pools/gpu" {
+            body["spec"]["max_unavailable"] = json!("50%");
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    for node in ["n1", "n2", "n3", "n4"] {
+        world.claim(node).await.expect(201);
+    }
+    settle(&mut world).await;
+    publish(&world, "2").await;
+    let planned = plan(&world, 2, &at_once()).await.expect(201).body;
+    let name = planned["name"].as_str().unwrap();
+    let before = show(&world, name).await;
+    assert_eq!(before["now"]["most_changing"], 2, "{before:#}");
+
+    for node in ["n5", "n6"] {
+        world.claim(node).await.expect(201);
+    }
+    settle(&mut world).await;
+    let after = show(&world, name).await;
+    assert_eq!(after["now"]["most_changing"], 3, "half of 6: {after:#}");
+    assert_eq!(marks(&after).len(), 4, "no row before the start: {after:#}");
 }
 
 /// The numbers of rows and of claims are equal at the next tick.

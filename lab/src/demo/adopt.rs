@@ -3,14 +3,13 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use muster_api::client::Client;
 use muster_api::nodes::NodeSpec;
 use tokio::process::Child;
 
-use super::cast::state;
+use super::cast::{SHORT, state};
 use super::programs::Programs;
 use super::veteran::Veteran;
 use super::watch::Watch;
@@ -20,7 +19,6 @@ use crate::machine::oracle::{Cause, Entry, Happening};
 use crate::plan::{RackPlan, VETERAN, VETERAN_DISK};
 use crate::slurm::{OTHERS_PARTITION, Slurm};
 
-const SHORT: Duration = Duration::from_secs(5 * 60);
 const CREDENTIAL: &str = "veteran-admin";
 
 /// Builds the machine's disk, lists the machine in Slurm and switches the machine on. The boot and

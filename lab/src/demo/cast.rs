@@ -1,4 +1,4 @@
-//! The nodes of the main job, and the time limit of an act.
+//! The nodes of the main job, and the time limits of an act and of a step.
 
 use std::time::Duration;
 
@@ -7,6 +7,8 @@ use super::watch::Fleet;
 /// Longest duration of an act. Emulated machines on two cores are slow and need tens of minutes for
 /// the work of minutes on a real server.
 pub(super) const LONG: Duration = Duration::from_secs(45 * 60);
+/// Longest duration of a step of the scheduler or of the server, without a boot.
+pub(super) const SHORT: Duration = Duration::from_secs(5 * 60);
 
 /// The node passing all gates. The next constants name the node with the failing disk and the node
 /// with too little memory.

@@ -1,16 +1,11 @@
 //! Jobs of Slurm on the admitted node.
 
-use std::time::Duration;
-
 use muster_api::client::Client;
 use tokio::process::Child;
 
-use super::cast::GOOD;
+use super::cast::{GOOD, SHORT};
 use super::watch::Watch;
 use crate::slurm::Slurm;
-
-/// Time limit until a job runs, or until a drained node is without jobs.
-pub(super) const SHORT: Duration = Duration::from_secs(5 * 60);
 
 /// Starts a job that sleeps on the admitted node, and waits until the job runs. `limits` are arguments
 /// of srun, such as a time limit.

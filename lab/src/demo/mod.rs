@@ -6,7 +6,7 @@ mod addresses; // IP addresses of the machines
 mod adopt; // Adoption of a machine already in service
 mod artifacts; // Files made by the image and stack builds
 mod cabling; // Cabling check with two swapped cables
-mod cast; // Names of the nodes and the longest wait
+mod cast; // Names of the nodes and the time limits
 mod change; // A rollout to two nodes, halted by a gate, and back
 mod chaos; // Kills of programs and a power cut
 mod declare; // Declaration of the fleet by an API client

@@ -5,9 +5,9 @@ use anyhow::{Context, ensure};
 use muster_api::claims::{ClaimSpec, CreateClaim};
 use muster_api::client::Client;
 
-use super::cast::{BAD_DISK, DEGRADED, FAILING, GOOD, LONG, SMALL, state};
+use super::cast::{BAD_DISK, DEGRADED, FAILING, GOOD, LONG, SHORT, SMALL, state};
 use super::chaos::Chaos;
-use super::jobs::{SHORT, start_job};
+use super::jobs::start_job;
 use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::Watch;

@@ -226,7 +226,7 @@ fn note_reboot(
     outgoing: &BTreeSet<&str>,
 ) -> Result<(), Failure> {
     // A leaving kernel is not the running kernel; the modules leaving with that kernel are not
-    // loaded either.
+    // loaded either. Loaded modules of a former driver are compared with the disk.
     let other = kernel_facts::of_another(machine)?;
     let outgoing = outgoing
         .iter()

@@ -142,6 +142,14 @@ fn is_installed(state: &str) -> bool {
     state.starts_with("installed")
 }
 
+/// Whether the kernel's link `build` leads to the folder of the headers. The link may be left after
+/// the removal of the headers.
+fn has_headers(machine: &Machine, release: &str) -> bool {
+    let link = format!("{}{release}/build", kernel_facts::MODULES);
+    let headers = machine.resolve(&link);
+    headers.is_some_and(|headers| machine.path(&headers).is_dir())
+}
+
 /// Installs a module for a kernel with headers.
 fn install(
     machine: &Machine,
@@ -149,8 +157,7 @@ fn install(
     release: &str,
     cx: &JobContext,
 ) -> Result<Attempt, Failure> {
-    let headers = machine.path(&format!("{}{release}/build", kernel_facts::MODULES));
-    if headers.symlink_metadata().is_err() {
+    if !has_headers(machine, release) {
         return Ok(Attempt::NoHeaders);
     }
     let name = format!("{}/{}", module.name, module.version);

@@ -38,6 +38,8 @@ pub(crate) struct Package {
     pub(super) needs: Vec<Vec<String>>,
     /// Virtual names provided by the package.
     pub(super) provides: Vec<String>,
+    /// Packages and virtual names of the field `Conflicts`.
+    pub(super) conflicts: Vec<String>,
 }
 
 /// dpkg's progress with a package.
@@ -120,7 +122,8 @@ impl Database {
                 .iter()
                 .flat_map(|text| clauses(text))
                 .collect();
-            let provides = clauses(&field("Provides")).concat();
+            let [provides, conflicts] =
+                ["Provides", "Conflicts"].map(|name| clauses(&field(name)).concat());
             packages.entry(name).or_default().push(Package {
                 version: field("Version"),
                 arch,
@@ -129,6 +132,7 @@ impl Database {
                 essential,
                 needs,
                 provides,
+                conflicts,
             });
         }
         Self {

@@ -22,6 +22,8 @@ const PATH: &str = "/var/lib/muster/record.json";
 const MAX: u64 = 16 << 20;
 /// The first record version that keeps former file contents.
 const KEEPS: u32 = 2;
+/// Start of a package with the modules of a driver, built for the kernel in the rest of the name.
+const PREBUILT: &str = "linux-modules-nvidia-";
 /// Folder of former contents, each named by the digest of its path.
 const FORMER: &str = "/var/lib/muster/former/";
 
@@ -166,7 +168,9 @@ impl Record {
 
     /// Returns the packages of former locks missing from the plan. Essential packages, dependencies
     /// of staying packages, and packages of the running kernel stay. The running kernel's packages
-    /// are removed by the converge after the boot of another kernel.
+    /// are removed by the converge after the boot of another kernel. Modules of a driver for the
+    /// running kernel leave when the plan replaces the modules: by modules of another driver for the
+    /// same kernel, or by a package of the field `Conflicts`, such as the driver's DKMS package.
     ///
     /// # Errors
     /// `io`.
@@ -177,30 +181,33 @@ impl Record {
         plan: &ConvergePlan,
     ) -> Result<LeavingPackages, Failure> {
         let running = kernel_facts::running_release(machine)?;
+        let is_of = |name: &str| {
+            let release = running.as_ref();
+            release.is_some_and(|release| name.contains(release.as_str()))
+        };
         // Headers and tools of a kernel leave together with the common packages shared between
         // kernels.
         let boots =
             |name: &str| name.starts_with("linux-image-") || name.starts_with("linux-modules");
+        let is_wanted = |name: &str| plan.packages.iter().any(|package| package.name == name);
+        // Two branches of a driver may have the same files.
+        let names = plan.packages.iter().map(|package| package.name.as_str());
+        let has_modules = names.filter(|name| name.starts_with(PREBUILT)).any(is_of);
+        let conflicts = |name: &str| {
+            let mut others = database.there(name).flat_map(|package| &package.conflicts);
+            others.any(|other| is_wanted(other))
+        };
+        let is_replaced =
+            |name: &str| name.starts_with(PREBUILT) && (has_modules || conflicts(name));
         let runs = |name: &str| {
-            let is_of = running
-                .as_ref()
-                .is_some_and(|release| name.contains(release.as_str()));
-            is_of && (boots(name) || !name.starts_with("linux-"))
+            is_of(name) && !is_replaced(name) && (boots(name) || !name.starts_with("linux-"))
         };
         let stays = |name: &String| {
-            let planned = plan.packages.iter().any(|package| package.name == *name)
-                || plan.absent.contains(name);
-            planned || !database.has(name) || database.is_essential(name) || runs(name)
+            let is_named = is_wanted(name) || plan.absent.contains(name);
+            is_named || !database.has(name) || database.is_essential(name) || runs(name)
         };
-        Ok(LeavingPackages::of(
-            self.packages
-                .iter()
-                .filter(|name| !stays(name))
-                .cloned()
-                .collect(),
-            database,
-            plan,
-        ))
+        let go = self.packages.iter().filter(|name| !stays(name));
+        Ok(LeavingPackages::of(go.cloned().collect(), database, plan))
     }
 
     /// Upgrades the record before the first write by a version that keeps former contents. Plan

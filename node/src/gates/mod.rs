@@ -19,7 +19,7 @@ mod scratch; // A folder for the tools' files
 mod shared; // State shared by the gates of a run
 mod targets; // The disks or mounts of a gate
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verdict; // The verdict of a reading, and of a missing reading
 mod window; // Growth between two runs of a tool
 

@@ -291,7 +291,8 @@ fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>
 fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
     let cx = JobContext::foreground(within);
     let (facts, shared) = (inventory::look(), Shared::default());
-    // A scheduler runs this verb in its own cgroup, and ends the verb by that cgroup.
+    // A scheduler runs this verb in its own cgroup, and ends the verb by that cgroup. The first
+    // program started is a gate's own, so systemd makes no scope.
     let guard = Guard::files_only();
     for at in 0..plan.suite.gates.len() {
         let one = one_gate(plan, at, cx.remaining());
@@ -422,25 +423,15 @@ fn told(plan: &GatePlan, results: &[GateResult]) -> (SuiteVerdict, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gates::tests::bench::plan_of;
 
     #[test]
     fn a_tool_hangs_that_had_a_fair_time_and_does_not_die_of_its_end() {
         let suite: muster_core::gates::Suite =
             toml::from_str(include_str!("../../../suites/smoke.toml")).expect("a shipped suite");
-        let profile = toml::from_str(include_str!("../../../suites/profiles/virtual-node.toml"))
-            .expect("a profile");
         let plan = GatePlan {
-            suite,
-            profile,
-            only: vec![],
-            stack: None,
-            variables: [].into(),
             in_use: true,
-            waived: vec![],
-            waived_until: [].into(),
-            health: None,
-            xid: None,
-            firmware: None,
+            ..plan_of(suite)
         };
         let at = plan
             .suite

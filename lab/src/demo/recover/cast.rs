@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use muster_api::recoveries::{Breaker, Recovery};
 
-use super::super::cast::state;
+use super::super::cast::{SHORT, state};
 use super::super::programs::Programs;
 use super::super::veteran::Veteran;
 use super::super::watch::Watch;
@@ -19,7 +19,6 @@ use crate::slurm::Slurm;
 /// Longest duration of a node's recovery. A ladder climbed to its end has two boots, on emulated
 /// CPUs.
 pub(super) const RECOVERY: Duration = Duration::from_secs(15 * 60);
-pub(super) const SHORT: Duration = Duration::from_secs(4 * 60);
 pub(super) const SMART: &str = "gate:disk.smart";
 
 /// All participants of a scenario.

@@ -26,7 +26,7 @@ const ENTRIES_MAX: usize = 100_000;
 pub(super) fn find(machine: &Machine, database: &Database) -> Result<Option<Driver>, Failure> {
     let folder = library_folder()?;
     let link = format!("{folder}/libcuda.so.1");
-    let libcuda = links::resolve(machine, &link);
+    let libcuda = machine.resolve(&link);
     let version = libcuda.as_deref().and_then(version_of).map(str::to_owned);
     let listed = lists::list(machine, database, |path| {
         is_libcuda(folder, path)
@@ -114,7 +114,7 @@ fn may_be_of(version: &str, path: &str) -> bool {
 fn find_regular(machine: &Machine, listed: Vec<Listed>) -> Vec<OwnedFile> {
     let mut files = BTreeMap::new();
     for Listed { path, version } in listed {
-        let Some(resolved) = links::resolve(machine, &path) else {
+        let Some(resolved) = machine.resolve(&path) else {
             continue;
         };
         let is_regular = machine

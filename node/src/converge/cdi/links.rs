@@ -1,4 +1,4 @@
-//! Links, followed below the machine's root.
+//! Links to libraries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -8,45 +8,8 @@ use muster_core::wire::node::{Failure, FailureCode};
 use crate::failure::{fatal, io};
 use crate::machine::Machine;
 
-/// Longest chain of links, as in the kernel.
-const LINKS_MAX: usize = 40;
-
-/// Follows all links of a path. The result is a path of the machine without links; a target never
-/// leaves the machine's root. `None` for a missing file, a dangling link or a loop.
-pub(super) fn resolve(machine: &Machine, path: &str) -> Option<String> {
-    let mut left: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
-    let mut done: Vec<String> = Vec::new();
-    let mut followed = 0;
-    while let Some(part) = left.pop() {
-        match part.as_str() {
-            "" | "." => continue,
-            ".." => {
-                done.pop();
-                continue;
-            }
-            _ => done.push(part),
-        }
-        let here = machine.path(&done.join("/"));
-        if !here.symlink_metadata().ok()?.is_symlink() {
-            continue;
-        }
-        followed += 1;
-        if followed > LINKS_MAX {
-            return None;
-        }
-        let target = std::fs::read_link(&here).ok()?.into_os_string();
-        let target = target.into_string().ok()?;
-        done.pop();
-        if target.starts_with('/') {
-            done.clear();
-        }
-        left.extend(target.split('/').rev().map(str::to_owned));
-    }
-    Some(format!("/{}", done.join("/")))
-}
-
-/// Returns the links of the folders to libraries with these stems, each with its final target. The
-/// stem of `libcuda.so.1` is `libcuda`.
+/// Returns the links of the folders to libraries with the given stems, each with the final target.
+/// The stem of `libcuda.so.1` is `libcuda`.
 ///
 /// # Errors
 /// `cdi_incomplete` for a folder with more than `entries_max` entries, or `io`.
@@ -82,7 +45,7 @@ pub(super) fn find(
             }
             let link = format!("{folder}/{name}");
             if entry.file_type().map_err(io(&link))?.is_symlink()
-                && let Some(target) = resolve(machine, &link)
+                && let Some(target) = machine.resolve(&link)
             {
                 links.insert(link, target);
             }

@@ -4,7 +4,7 @@
 mod conflict; // Other files that define the same devices
 mod document; // The content of the file
 mod driver; // The driver's files on the node
-mod links; // Links, followed below the machine's root
+mod links; // Links to libraries
 mod lists; // dpkg's file lists
 mod nodes; // Device nodes of a loaded driver
 #[cfg(test)]

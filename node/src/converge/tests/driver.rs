@@ -2,14 +2,11 @@
 
 use std::os::unix::fs::symlink;
 
-use muster_core::facts::Facts;
 use muster_core::gates::{GateResult, SUITES, Shipped, Verdict};
-use muster_core::wire::node::GatePlan;
 
 use super::*;
-use crate::gates::{self, Bench, Shared};
+use crate::gates::tests::bench::{self, PROFILE, TestBench};
 
-const PROFILE: &str = include_str!("../../../../suites/profiles/virtual-node.toml");
 /// As modprobe answers for Debian's driver: only the file of another name exists. A call without
 /// messages loads the module.
 const MODPROBE: &str = "#!/bin/sh\ncase \"$*\" in\n\
@@ -98,29 +95,10 @@ fn good() -> Option<Tree> {
 /// Runs gates of the suite, all if none is named, with further lines in the profile.
 fn run_suite(tree: &Tree, only: &[&str], profile: &str) -> Vec<GateResult> {
     let suite = Shipped::find(SUITES, "software-gpu").expect("a suite");
-    let plan = GatePlan {
-        suite: toml::from_str(suite.text).expect("the shipped suite"),
-        profile: toml::from_str(&format!("{PROFILE}\n{profile}")).expect("a profile"),
-        only: only.iter().map(ToString::to_string).collect(),
-        stack: None,
-        variables: [].into(),
-        in_use: false,
-        waived: vec![],
-        waived_until: [].into(),
-        health: None,
-        xid: None,
-        firmware: None,
-    };
-    let (facts, shared, cx) = (Facts::default(), Shared::default(), cx());
-    let bench = Bench {
-        machine: tree.machine(),
-        plan: &plan,
-        facts: &facts,
-        cx: &cx,
-        guard: None,
-        shared: &shared,
-    };
-    gates::run_on(&bench).expect("results")
+    let mut plan = bench::plan_of(toml::from_str(suite.text).expect("the shipped suite"));
+    plan.profile = toml::from_str(&format!("{PROFILE}\n{profile}")).expect("a profile");
+    plan.only = only.iter().map(ToString::to_string).collect();
+    TestBench::on(tree.machine()).run(&plan).expect("results")
 }
 
 fn verdict(tree: &Tree, gate: &str, profile: &str) -> Verdict {

@@ -4,6 +4,7 @@
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
+mod branches; // Prebuilt modules of two branches of a driver
 mod bundle; // A flat repository of tiny packages, served over HTTP
 mod cdi; // The specification of the GPUs for container runtimes
 mod driver; // Gates of the driver's software, on a machine without a GPU

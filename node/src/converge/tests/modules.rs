@@ -1,5 +1,7 @@
 //! Modules built on the node by dkms: a failed build, and a build that dkms skipped.
 
+use std::os::unix::fs::symlink;
+
 use super::*;
 
 const RELEASE: &str = "6.1.0-40-amd64";
@@ -105,8 +107,14 @@ fn a_build_skipped_without_headers_fails_until_the_module_is_there() {
     };
     let (machine, plan) = (tree.machine(), bundle.plan(&[("demo-dkms", "1.0")]));
     write_state(&tree, "added");
-    // The second run finds every package installed.
-    for _ in 0..2 {
+    let link = tree.path(&format!("/usr/lib/modules/{RELEASE}/build"));
+    std::fs::create_dir_all(link.parent().expect("a folder")).expect("a folder");
+    // The second run finds every package installed, and a link without its target.
+    for dangles in [false, true] {
+        if dangles {
+            let headers = format!("/usr/src/linux-headers-{RELEASE}");
+            symlink(headers, &link).expect("a link");
+        }
         let failed = failure(run_on(&machine, &plan, &cx()));
         assert_eq!(
             (failed.code.as_str(), failed.retryable),

@@ -1,5 +1,6 @@
 //! A plan, facts and a machine to run gates on.
 
+use std::path::Path;
 use std::time::Duration;
 
 use muster_core::facts::{Disk, DiskTransport, Facts};
@@ -10,24 +11,29 @@ use muster_core::wire::node::{Failure, GatePlan};
 use crate::gates::{Bench, Shared, run_on};
 use crate::job::JobContext;
 use crate::machine::Machine;
+use crate::tool::Guard;
 
-pub(super) const SUITE: &str = include_str!("../../../../suites/admit-cpu.toml");
-pub(super) const PROFILE: &str = include_str!("../../../../suites/profiles/virtual-node.toml");
+pub(crate) const SUITE: &str = include_str!("../../../../suites/admit-cpu.toml");
+pub(crate) const PROFILE: &str = include_str!("../../../../suites/profiles/virtual-node.toml");
 
-pub(super) fn profile() -> HardwareProfile {
+pub(crate) fn profile() -> HardwareProfile {
     toml::from_str(PROFILE).expect("the shipped profile")
 }
 
-pub(super) fn shipped() -> Suite {
+pub(crate) fn shipped() -> Suite {
     toml::from_str(SUITE).expect("the shipped suite")
 }
 
-pub(super) fn plan(gates: Vec<Gate>) -> GatePlan {
-    let suite = Suite {
+pub(crate) fn plan(gates: Vec<Gate>) -> GatePlan {
+    plan_of(Suite {
         name: "test".into(),
         version: "1".into(),
         gates,
-    };
+    })
+}
+
+/// A plan of a whole suite.
+pub(crate) fn plan_of(suite: Suite) -> GatePlan {
     GatePlan {
         suite,
         profile: profile(),
@@ -44,12 +50,12 @@ pub(super) fn plan(gates: Vec<Gate>) -> GatePlan {
 }
 
 /// A gate from lines of TOML.
-pub(super) fn gate(toml: &str) -> Gate {
+pub(crate) fn gate(toml: &str) -> Gate {
     let common = "title = \"t\"\nfinding = \"f\"\n";
     toml::from_str(&format!("{common}{toml}")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-pub(super) fn nvme(name: &str, serial: Option<&str>) -> Disk {
+pub(crate) fn nvme(name: &str, serial: Option<&str>) -> Disk {
     let serial = serial.map(str::to_owned);
     Disk {
         name: name.into(),
@@ -60,42 +66,67 @@ pub(super) fn nvme(name: &str, serial: Option<&str>) -> Disk {
     }
 }
 
+/// A machine on which a plan runs as a job.
+pub(crate) struct TestBench {
+    pub(crate) machine: Machine,
+    pub(crate) facts: Facts,
+    pub(crate) guard: Option<Guard>,
+    pub(crate) shared: Shared,
+    /// The deadline of the job.
+    pub(crate) within: Duration,
+}
+
+impl TestBench {
+    /// A machine without facts and without limits of the tools.
+    pub(crate) fn on(machine: Machine) -> Self {
+        Self {
+            machine,
+            facts: Facts::default(),
+            guard: None,
+            shared: Shared::default(),
+            within: Duration::from_secs(60),
+        }
+    }
+
+    pub(crate) fn run(&self, plan: &GatePlan) -> Result<Vec<GateResult>, Failure> {
+        run_on(&Bench {
+            machine: self.machine.clone(),
+            plan,
+            facts: &self.facts,
+            cx: &JobContext::foreground(self.within),
+            guard: self.guard.as_ref(),
+            shared: &self.shared,
+        })
+    }
+}
+
 /// Runs a plan on a machine below a temporary folder.
-pub(super) fn run(plan: &GatePlan, facts: &Facts) -> Result<Vec<GateResult>, Failure> {
+pub(crate) fn run(plan: &GatePlan, facts: &Facts) -> Result<Vec<GateResult>, Failure> {
     let folder = tempfile::tempdir().expect("a folder");
     run_in(folder.path(), plan, facts)
 }
 
-pub(super) fn run_in(
-    folder: &std::path::Path,
+pub(crate) fn run_in(
+    folder: &Path,
     plan: &GatePlan,
     facts: &Facts,
 ) -> Result<Vec<GateResult>, Failure> {
-    run_for(folder, plan, facts, Duration::from_secs(60))
+    let bench = TestBench {
+        facts: facts.clone(),
+        ..TestBench::on(Machine::at(folder))
+    };
+    bench.run(plan)
 }
 
 /// Runs a plan as a job with a deadline.
-pub(super) fn run_within(
-    folder: &std::path::Path,
+pub(crate) fn run_within(
+    folder: &Path,
     plan: &GatePlan,
     within: Duration,
 ) -> Result<Vec<GateResult>, Failure> {
-    run_for(folder, plan, &Facts::default(), within)
-}
-
-fn run_for(
-    folder: &std::path::Path,
-    plan: &GatePlan,
-    facts: &Facts,
-    within: Duration,
-) -> Result<Vec<GateResult>, Failure> {
-    let cx = JobContext::foreground(within);
-    run_on(&Bench {
-        machine: Machine::at(folder),
-        plan,
-        facts,
-        cx: &cx,
-        guard: None,
-        shared: &Shared::default(),
-    })
+    let bench = TestBench {
+        within,
+        ..TestBench::on(Machine::at(folder))
+    };
+    bench.run(plan)
 }

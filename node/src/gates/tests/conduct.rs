@@ -9,10 +9,8 @@ use muster_core::gates::{Evidence, Gate, GateResult, Limit, Need, SideEffect, St
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::bench::{gate, plan, run_in, run_within};
+use super::bench::{TestBench, gate, plan, run_in, run_within};
 use crate::gates::call::{Stop, classify_error};
-use crate::gates::{Bench, Shared, run_on};
-use crate::job::JobContext;
 use crate::machine::Machine;
 use crate::tool::{Ceiling, Guard, ToolError};
 
@@ -568,19 +566,11 @@ fn a_tool_that_reached_a_limit_is_not_tried_again() {
         retries: 3,
         ..of_memory("a", "node", &["gpu_burn"])
     };
-    let (plan, facts) = (plan(vec![burn]), Facts::default());
-    let (cx, shared) = (
-        JobContext::foreground(Duration::from_secs(60)),
-        Shared::default(),
-    );
-    let results = run_on(&Bench {
-        machine: Machine::at(folder.path()),
-        plan: &plan,
-        facts: &facts,
-        cx: &cx,
-        guard: Some(&guard),
-        shared: &shared,
-    });
+    let bench = TestBench {
+        guard: Some(guard),
+        ..TestBench::on(Machine::at(folder.path()))
+    };
+    let results = bench.run(&plan(vec![burn]));
     let result = results.expect("results").remove(0);
     assert_eq!(
         (result.verdict, result.reason.as_str(), result.former.len()),

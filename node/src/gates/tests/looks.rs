@@ -3,15 +3,11 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
 
-use muster_core::facts::Facts;
 use muster_core::gates::{Gate, GateResult, Stage, Verdict};
 use muster_core::wire::node::GatePlan;
 
-use super::bench::{gate, plan};
-use crate::gates::{Bench, Shared, run_on};
-use crate::job::JobContext;
+use super::bench::{TestBench, gate, plan};
 use crate::machine::Machine;
 
 const XID: &str = "NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.";
@@ -77,21 +73,14 @@ impl Node {
     }
 
     fn run(&self, plan: &GatePlan, reaches_somebody: bool) -> Vec<GateResult> {
-        let (cx, shared, facts) = (
-            JobContext::foreground(Duration::from_secs(60)),
-            Shared::default(),
-            Facts::default(),
-        );
-        let bench = Bench {
-            machine: Machine::at(self.path()),
-            plan,
-            facts: &facts,
-            cx: &cx,
-            guard: None,
-            shared: &shared,
-        };
-        let results = run_on(&bench).expect("results");
-        for look in shared.looks().into_iter().filter(|_| reaches_somebody) {
+        let bench = TestBench::on(Machine::at(self.path()));
+        let results = bench.run(plan).expect("results");
+        for look in bench
+            .shared
+            .looks()
+            .into_iter()
+            .filter(|_| reaches_somebody)
+        {
             look.write().expect("a place");
         }
         results

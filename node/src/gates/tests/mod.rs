@@ -1,6 +1,6 @@
 //! Tests of the parsers on recordings of real tools, and of the runner with real programs.
 
-mod bench; // A plan, facts and a machine for gates
+pub(crate) mod bench; // A plan, facts and a machine for gates
 mod broken; // Broken recordings: none may pass
 mod conduct; // Needs, retries, evidence
 mod dcgm; // Tests required at each level of DCGM

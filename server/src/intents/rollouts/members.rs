@@ -18,7 +18,7 @@ use crate::error::Error;
 pub(super) struct Members {
     /// The nodes of the rollout, in the order of the rows.
     pub(super) own: Vec<Member>,
-    /// Nodes of the pool claimed after the end of the rollout, and nodes of other pools.
+    /// Nodes of the pool without a row in the rollout, and nodes of other pools.
     pub(super) others: Vec<Member>,
     pub(super) budget: Budget,
 }
@@ -80,8 +80,8 @@ fn name_axes(site: &str, axes: Vec<DomainAxis>) -> Vec<DomainAxis> {
     axes.into_iter().map(name).collect()
 }
 
-/// Lists the nodes of the pool that have no row in the rollout, because they were claimed after its
-/// end.
+/// Lists the nodes of the pool without a row in the rollout: claimed after the plan, or after the
+/// end of the rollout.
 ///
 /// # Errors
 /// When the database fails.

@@ -61,21 +61,42 @@ fn the_same_modules_are_packed_to_the_same_bytes() {
 
 #[test]
 fn relations_and_files_follow_the_driver() {
-    for (driver, branch, provides) in [
-        (PROPRIETARY, "550", "nvidia-kernel-550.163.01"),
-        (OPEN, "550-open", "nvidia-open-kernel-550.163.01"),
-        (TESLA, "535", "nvidia-tesla-535-kernel-535.274.02"),
+    for (driver, branch, stem, provides) in [
+        (
+            PROPRIETARY,
+            "550",
+            "nvidia-current",
+            "nvidia-kernel-550.163.01",
+        ),
+        (
+            OPEN,
+            "550-open",
+            "nvidia-current-open",
+            "nvidia-open-kernel-550.163.01",
+        ),
+        (
+            TESLA,
+            "535",
+            "nvidia-tesla-535",
+            "nvidia-tesla-535-kernel-535.274.02",
+        ),
     ] {
         let recipe = Recipe::new();
         recipe.make_driver(&driver);
         let (upstream, _) = driver.version.split_once('-').unwrap();
-        recipe.compile("modules/nvidia-current.ko", RELEASE, upstream);
-        recipe.compile("modules/nvidia-current-uvm.ko", RELEASE, upstream);
-        let ended = recipe.pack(&["--out", "out", "--patches", "open-one open-two"]);
+        for name in ["", "-uvm"] {
+            recipe.compile(&format!("built/{stem}{name}.ko"), RELEASE, upstream);
+        }
+        let patches = ["--patches", "open-one open-two"];
+        let arguments = ["--modules", "built", "--out", "out"];
+        let ended = recipe.pack(&[&arguments[..], &patches[..]].concat());
         assert!(ended.success, "{}: {ended:?}", driver.name);
         let name = format!("linux-modules-nvidia-{branch}-{RELEASE}");
         let version = format!("{}+6.12.118-1", driver.version);
         let needs = format!("linux-image-{RELEASE} (= 6.12.118-1), {}", driver.needs);
+        let modules = format!("{stem}-modules-{RELEASE}");
+        let provides = format!("{provides}, {modules} (= {version})");
+        let conflicts = format!("{}, {modules}", driver.name);
         let file = format!("out/packages/{name}_{version}_amd64.deb");
         let show = |arguments: &[&str]| {
             let shown = recipe.tool("dpkg-deb", arguments);
@@ -86,15 +107,16 @@ fn relations_and_files_follow_the_driver() {
             ("Version", version.as_str()),
             ("Pre-Depends", "nvidia-installer-cleanup"),
             ("Depends", needs.as_str()),
-            ("Provides", provides),
-            ("Conflicts", driver.name),
+            ("Provides", provides.as_str()),
+            ("Conflicts", conflicts.as_str()),
+            ("Replaces", modules.as_str()),
         ] {
             assert_eq!(show(&["-f", &file, field]).trim_end(), value, "{field}");
         }
         assert!(show(&["-f", &file, "Description"]).contains("Patches: open-one open-two."));
         let files = show(&["--contents", &file]);
         for path in [
-            format!("/usr/lib/modules/{RELEASE}/updates/nvidia/nvidia-current.ko.xz"),
+            format!("/usr/lib/modules/{RELEASE}/updates/nvidia/{stem}.ko.xz"),
             format!("/usr/share/{name}/modules.der"),
             format!("/usr/share/doc/{name}/copyright"),
         ] {

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Wrong arguments of the packer, with words of the answer.
-const PACKER_ROWS: [(&str, &str); 17] = [
+const PACKER_ROWS: [(&str, &str); 18] = [
     ("", "--out is missing; write the folder"),
     ("--out", "--out needs a value"),
     ("--out o,t", "use letters, digits and"),
@@ -27,6 +27,10 @@ const PACKER_ROWS: [(&str, &str); 17] = [
         "is of version 535.274.02, but nvidia-kernel-dkms is of 550.163.01",
     ),
     ("--out out --modules signed", "is signed already"),
+    (
+        "--out out --modules mixed",
+        "nvidia-tesla-535.ko and nvidia-current.ko are of two drivers",
+    ),
     (
         "--out out --key rsa.pem",
         "--key has no certificate; add --certificate",
@@ -65,6 +69,9 @@ fn wrong_input_of_the_packer_is_refused_with_advice() {
     );
     recipe.compile("older/nvidia-current.ko", RELEASE, "535.274.02");
     recipe.compile("signed/nvidia-current.ko", RELEASE, "550.163.01");
+    for name in ["nvidia-current", "nvidia-tesla-535"] {
+        recipe.compile(&format!("mixed/{name}.ko"), RELEASE, "550.163.01");
+    }
     let signed = recipe.path("signed/nvidia-current.ko");
     let bytes = [&std::fs::read(&signed).unwrap()[..], MAGIC].concat();
     std::fs::write(&signed, bytes).unwrap();

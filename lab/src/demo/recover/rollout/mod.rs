@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::jobs::{keep_running, observe};
 use super::super::DemoOptions;
-use super::super::cast::{DEGRADED, state};
+use super::super::cast::{DEGRADED, SHORT, state};
 use super::super::rollouts::{Ending, Rollouts, Target, count, list_failed};
-use super::cast::{Cast, SHORT};
+use super::cast::Cast;
 use super::declare::POOL;
 use super::driver::{self, Draft, LockedStack, STACK, publish};
 use super::packages::check_versions;

@@ -6,8 +6,9 @@ use anyhow::{Context, ensure};
 use muster_api::rollouts::Rollout;
 use muster_core::rollout::Mark;
 
+use super::super::super::cast::SHORT;
 use super::super::super::rollouts::count;
-use super::super::cast::{Cast, SHORT};
+use super::super::cast::Cast;
 use super::super::declare::POOL;
 
 /// Time limit of a boot on an emulated processor, shared with other machines.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use muster_core::wire::node::Failure;
 
+use super::kernel_errors::{KernelError, Meaning, NOT_PERMITTED};
 use super::module::{self, Found, MODULE};
 use crate::converge::kernel_facts::{is_loaded, module_of, underscored};
 use crate::gates::parsers::{Bench, Reading, scan};
@@ -26,21 +27,6 @@ const SYSFS_MAX: u64 = 4096;
 const NVIDIA: &str = "10de";
 /// ENODEV in the C locale.
 const NO_DEVICE: &str = "No such device";
-/// EPERM in the C locale: a refusal only for root.
-const NOT_PERMITTED: &str = "Operation not permitted";
-/// Texts of errors that refuse the module: ENOEXEC, ENOKEY, EKEYREJECTED, EKEYEXPIRED, EKEYREVOKED,
-/// EBADMSG, EINVAL, EPERM, and modprobe's own text for ENOENT.
-const REFUSALS: [&str; 9] = [
-    "Exec format error",
-    "Required key not available",
-    "Key was rejected by service",
-    "Key has expired",
-    "Key has been revoked",
-    "Bad message",
-    "Invalid argument",
-    NOT_PERMITTED,
-    "Unknown symbol in module, or unknown parameter (see dmesg)",
-];
 
 /// The kernel's answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,8 +34,7 @@ enum Insertion {
     Loaded,
     /// The kernel started the module, and the module found no GPU.
     WithoutGpu,
-    /// The text of the error.
-    Refused(String),
+    Refused(&'static KernelError),
 }
 
 pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
@@ -68,8 +53,10 @@ pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, S
     let done = done.map_err(|error| scan::word(&Failure::from(error).message))?;
     let messages = String::from_utf8_lossy(&done.stderr);
     let answer = read(done.status.code(), &messages, &module)?;
-    let is_root = nix::unistd::geteuid().is_root();
-    if answer == Insertion::Refused(NOT_PERMITTED.to_owned()) && !is_root {
+    if let Insertion::Refused(error) = &answer
+        && error.text == NOT_PERMITTED
+        && !nix::unistd::geteuid().is_root()
+    {
         return Err("only root can insert a module".into());
     }
     if answer == Insertion::Loaded {
@@ -114,8 +101,10 @@ fn describe(module: &str, answer: &Insertion, gpus: usize) -> Reading {
     let (word, unbound) = match answer {
         Insertion::Loaded => ("loaded", 0),
         Insertion::WithoutGpu => ("accepted by the kernel, no GPU", gpus),
-        Insertion::Refused(why) => {
-            reading.notes.push(format!("{module}: {}", scan::word(why)));
+        Insertion::Refused(error) => {
+            reading
+                .notes
+                .push(format!("{module}: {}", error.describe()));
             ("refused", 0)
         }
     };
@@ -155,17 +144,22 @@ fn read(exit: Option<i32>, messages: &str, module: &str) -> Result<Insertion, St
             None => format!("modprobe names no error of {module}: {said}"),
         });
     };
-    match error.text {
-        NO_DEVICE => Ok(Insertion::WithoutGpu),
-        text if REFUSALS.contains(&text) => Ok(Insertion::Refused(text.to_owned())),
-        text => Err(format!(
-            "modprobe's error for {module} is not known: {}",
-            scan::word(text)
+    if error.text == NO_DEVICE {
+        return Ok(Insertion::WithoutGpu);
+    }
+    match KernelError::find(error.text) {
+        Some(error) => match error.meaning {
+            Meaning::Refused => Ok(Insertion::Refused(error)),
+            Meaning::Unknown => Err(format!("{module}: {}", error.describe())),
+        },
+        None => Err(format!(
+            "modprobe's error for {module} is not known: {}; read dmesg",
+            scan::word(error.text)
         )),
     }
 }
 
-/// An error of an insertion.
+/// A line of modprobe about an insertion.
 struct InsertionError<'a> {
     module: &'a str,
     text: &'a str,
@@ -193,6 +187,7 @@ mod tests {
     use muster_core::gates::Limit;
 
     use super::*;
+    use crate::gates::parsers::driver::kernel_errors::KERNEL_ERRORS;
 
     const DEBIAN_12: &str = include_str!("../../../../fixtures/modprobe-535.309.01-no-gpu.txt");
     const DEBIAN_13: &str = include_str!("../../../../fixtures/modprobe-550.163.01-no-gpu.txt");
@@ -201,6 +196,11 @@ mod tests {
     fn called(command: &str) -> &'static str {
         let (_, rest) = DEBIAN_13.split_once(command).expect(command);
         rest.split_once("exit: 1").expect("its end").0
+    }
+
+    /// A refusal with a known text.
+    fn known(text: &str) -> Insertion {
+        Insertion::Refused(KernelError::find(text).expect(text))
     }
 
     fn inner(text: &str) -> String {
@@ -232,24 +232,62 @@ mod tests {
         }
     }
 
-    /// Texts of kmod's tools/modprobe.c and of glibc's strerror; the recordings have only ENODEV.
+    /// The recordings have only ENODEV.
     #[test]
     fn every_other_error_of_the_inserted_module_refuses_or_is_unknown() {
-        for text in REFUSALS {
-            let refused = Ok(Insertion::Refused(text.to_owned()));
-            assert_eq!(read(Some(1), &inner(text), "nvidia_current"), refused);
+        for error in &KERNEL_ERRORS {
+            let answer = read(Some(1), &inner(error.text), "nvidia_current");
+            let wanted = match error.meaning {
+                Meaning::Refused => Ok(Insertion::Refused(error)),
+                Meaning::Unknown => Err(format!("nvidia_current: {}", error.describe())),
+            };
+            assert_eq!(answer, wanted, "{}", error.text);
         }
-        for text in [
-            "",
-            "No such device or address",
-            "Cannot allocate memory",
-            "Device or resource busy",
-            "No such file or directory",
-            "Module already in kernel",
+        for text in ["", "No such device or address", "No such file or directory"] {
+            let why = read(Some(1), &inner(text), "nvidia_current").expect_err(text);
+            assert!(why.contains("is not known"), "{text}: {why}");
+        }
+    }
+
+    /// Debian's modprobe prints the texts of glibc.
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn the_texts_of_the_errors_are_those_of_the_c_library() {
+        use nix::errno::Errno;
+
+        let strerror = |errno: Errno| {
+            let text = std::io::Error::from(errno).to_string();
+            let (text, _) = text.split_once(" (os error").expect("a number");
+            text.to_owned()
+        };
+        for (errno, refuses, words) in [
+            (Errno::ENOEXEC, true, "built for another kernel"),
+            (Errno::EINVAL, true, "another version"),
+            (Errno::EKEYREJECTED, true, "Secure Boot"),
+            (Errno::ENOKEY, true, "does not know the key"),
+            (Errno::EKEYEXPIRED, true, "expired"),
+            (Errno::EKEYREVOKED, true, "revoked"),
+            (Errno::EBADMSG, true, "damaged"),
+            (Errno::EPERM, true, "locked down"),
+            (Errno::ENOMEM, false, "no memory"),
+            (Errno::EBUSY, false, "entering or leaving"),
         ] {
-            let answer = read(Some(1), &inner(text), "nvidia_current");
-            assert!(answer.is_err(), "{text}: {answer:?}");
+            let text = strerror(errno);
+            let error = KernelError::find(&text).expect("a known error");
+            assert_eq!(error.meaning == Meaning::Refused, refuses, "{text}");
+            assert!(error.describe().contains(words), "{text}");
         }
+        assert_eq!(strerror(Errno::ENODEV), NO_DEVICE);
+    }
+
+    #[test]
+    fn a_refusal_is_described_by_its_cause_and_the_next_step() {
+        let refused = known("Key was rejected by service");
+        let notes = describe("nvidia_current", &refused, 0).notes;
+        let wanted = "nvidia_current: Key was rejected by service: the module has no good signature by \
+                      a known key, as Secure Boot wants; install signed modules, and enrol their \
+                      certificate on the machine";
+        assert_eq!(notes, [wanted]);
     }
 
     #[test]
@@ -260,7 +298,7 @@ mod tests {
         // A module without an install command has a single line.
         assert_eq!(read(Some(1), outer, "nvidia"), Ok(Insertion::WithoutGpu));
         let alone = "modprobe: ERROR: could not insert 'nvidia': Invalid argument\n";
-        let refused = Insertion::Refused("Invalid argument".into());
+        let refused = known("Invalid argument");
         assert_eq!(read(Some(1), alone, "nvidia"), Ok(refused));
         for exit in [Some(127), None] {
             assert!(read(exit, &inner(NO_DEVICE), "nvidia_current").is_err());
@@ -299,7 +337,7 @@ mod tests {
         assert_eq!(told(&answer, 0), (accepted.clone(), Some(0.0)));
         assert_eq!(told(&answer, 8), (accepted, Some(8.0)));
         assert_eq!(told(&Insertion::Loaded, 8), (word("loaded"), Some(0.0)));
-        let refused = Insertion::Refused("Exec format error".into());
+        let refused = known("Exec format error");
         assert_eq!(told(&refused, 8), (word("refused"), Some(0.0)));
     }
 }

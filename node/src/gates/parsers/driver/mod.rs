@@ -2,6 +2,7 @@
 
 pub(super) mod cdi; // Specifications of devices for containers
 pub(super) mod containers; // Container runtimes
+mod kernel_errors; // Errors of an insertion, with causes and next steps
 mod ldconfig; // The loader's list of libraries
 pub(super) mod libraries; // Libraries named by a gate
 pub(super) mod load; // The kernel's answer to the module
