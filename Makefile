@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: look demo test deps static build terraform images recipes modules prepare compile stack fleet recoveries fabric pins rollout e2e lint previous unit \
+.PHONY: look demo test deps static build terraform images recipes modules packages prepare compile stack fleet recoveries fabric pins rollout e2e lint previous unit \
 	strangers schedulers fuzz slow bench documents clean
 
 # `make test` compiles every crate once, for tests and lints: clippy's driver stands in the compiler's place, and a warning is an error. A part of it that
@@ -60,6 +60,11 @@ recipes:
 modules: deps
 	$(AS_ROOT) stacks/modules/build --image $(or $(IMAGE),$(CACHE)/debian-13/manifest.json) \
 		--driver $(or $(DRIVER),$(error name the driver, for example DRIVER=nvidia-kernel-dkms=550.163.01-2)) --out $(or $(OUT),$(error name the folder for package and key by OUT))
+
+# A package that no archive has: stacks/packages/README.md. Gigabytes and minutes, so not in `make test`.
+packages: deps
+	$(AS_ROOT) stacks/packages/build --package $(or $(PACKAGE),$(error name the package, for example PACKAGE=gpu-burn)) \
+		$(if $(SOURCE),--source $(SOURCE)) $(if $(SHA256),--sha256 $(SHA256)) --out $(or $(OUT),$(error name the folder for the package by OUT))
 
 # `make test` has built the images in its part `prepare`; each run of the recipes asks apt anew what they would hold.
 stack: build $(if $(PREPARED),,recipes)

@@ -1,8 +1,7 @@
 # shellcheck shell=bash
-# Arguments that `build` and `pack` share, and their checks. The including program names itself by
-# RECIPE.
+# Arguments that `build` and `pack` share, and their checks. Sourced after stacks/recipe.sh.
 
-out='' key='' certificate='' revision=1
+key='' certificate=''
 
 # take_argument NAME VALUE...: takes a shared argument; false for another one.
 take_argument() {
@@ -16,18 +15,16 @@ take_argument() {
     esac
 }
 
-# check_arguments: the shared arguments fit each other. Makes `out` an absolute path.
+# check_arguments: the shared arguments fit each other.
 check_arguments() {
-    [ -n "$out" ] || die "--out is missing; write the folder for the package"
-    [[ $revision =~ ^[1-9][0-9]{0,3}$ ]] || die "--revision: $revision is no number from 1 to 9999"
+    check_out
+    check_revision
     case ${key:+key}:${certificate:+certificate} in
     key:) die "--key has no certificate; add --certificate CERTIFICATE.der" ;;
     :certificate) die "--certificate has no key; add --key KEY.pem" ;;
     esac
     [ -z "$key" ] || [ -r "$key" ] || die "--key: $key cannot be read"
     [ -z "$certificate" ] || [ -r "$certificate" ] || die "--certificate: $certificate cannot be read"
-    out=$(realpath -m "$out")
-    [[ $out =~ ^[A-Za-z0-9/._+~@-]+$ ]] || die "--out: $out has a character that a source line of apt cannot hold; use letters, digits and ._+~@-"
 }
 
 # check_kernel RELEASE=VERSION

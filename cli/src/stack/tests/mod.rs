@@ -4,7 +4,9 @@
 mod debian; // Stacks of Debian's own archive
 mod modules; // Prebuilt modules of a driver
 mod offline; // Shipped stacks and recorded indexes
+mod packages; // Packages that no archive has
 mod pins; // Packages with a kept version
+mod recipes; // Programs of recipes, and flat repositories
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

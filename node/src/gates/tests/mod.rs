@@ -12,6 +12,7 @@ mod load; // Gates measured under the load of others
 mod looks; // Readings of the kernel's log
 mod names; // Names of processes in answers of nvidia-smi
 mod no_gpu; // A machine without a GPU
+mod own_burn; // The lines of the burn in `stacks/packages`
 mod parsers; // Recordings and answers of every parser
 mod ports; // Errors and partitions of RDMA ports, from the kernel
 mod rails; // The rate of rails, judged by the shipped gates

@@ -1,5 +1,5 @@
 //! `stacks/modules`: the modules of a driver, packed from small modules, and locked by the real
-//! apt. This file has the package of a driver, the recipe and a flat repository.
+//! apt. This file has the package of a driver, and its modules.
 
 mod builds; // Wrong input of the build, the kernel, and patches of a source
 mod lock; // Prebuilt modules in a lock
@@ -7,8 +7,7 @@ mod pack; // The package of the modules
 mod refusals; // Wrong input of the packer
 mod signing; // Signatures of the modules
 
-use std::process::Stdio;
-
+use super::recipes::{BUILT, Ended, Recipe, line, make_repository, split};
 use super::*;
 
 const RELEASE: &str = "6.12.118+deb13-amd64";
@@ -17,8 +16,6 @@ const KERNEL: &str = "6.12.118+deb13-amd64=6.12.118-1";
 const PACKAGE: &str = "linux-modules-nvidia-550-6.12.118+deb13-amd64";
 const VERSION: &str = "550.163.01-2+6.12.118-1";
 const MODULES: [&str; 2] = ["nvidia-current", "nvidia-current-uvm"];
-/// The time of the driver's package (Unix seconds).
-const BUILT: &str = "1744000000";
 /// The end of a signed module.
 const MAGIC: &[u8] = b"~Module signature appended~\n";
 /// A DKMS package of Debian 13, with the fields.
@@ -38,52 +35,15 @@ struct Driver {
     provides: &'static str,
 }
 
-/// A folder with the package of a driver, and its modules.
-struct Recipe {
-    dir: tempfile::TempDir,
-}
-
-/// The end of a program of the recipe.
-#[derive(Debug)]
-struct Ended {
-    success: bool,
-    output: String,
-    messages: String,
-}
-
 impl Recipe {
+    /// Makes a folder with the package of a driver, and its modules.
     fn new() -> Self {
-        let recipe = Self {
-            dir: tempfile::tempdir().unwrap(),
-        };
+        let recipe = Self::of("modules");
         recipe.make_driver(&PROPRIETARY);
         for name in MODULES {
             recipe.compile(&format!("modules/{name}.ko"), RELEASE, "550.163.01");
         }
         recipe
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        let path = self.path(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-
-    /// Runs a program of the system in the folder, and returns its output.
-    fn tool(&self, program: &str, arguments: &[&str]) -> Vec<u8> {
-        let output = Command::new(program)
-            .args(arguments)
-            .current_dir(self.dir.path())
-            .env("SOURCE_DATE_EPOCH", BUILT)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{program}: {output:?}");
-        output.stdout
     }
 
     /// Writes `driver.deb`.
@@ -117,23 +77,6 @@ impl Recipe {
         self.write("module.c", &(entry("version", version) + &vermagic));
         std::fs::create_dir_all(self.path(file).parent().unwrap()).unwrap();
         self.tool("gcc", &["-c", "-o", file, "module.c"]);
-    }
-
-    /// Runs a program of the recipe.
-    fn run(&self, program: &str, arguments: &[&str]) -> Ended {
-        let output = Command::new(shipped("modules").join(program))
-            .args(arguments)
-            .current_dir(self.dir.path())
-            .env("MUSTER_CACHE", self.path("cache"))
-            .env("MIRROR", line(&self.path("mirror")))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        Ended {
-            success: output.status.success(),
-            output: String::from_utf8(output.stdout).unwrap(),
-            messages: String::from_utf8(output.stderr).unwrap(),
-        }
     }
 
     /// Packs modules for the kernel. The last value of a repeated argument counts.
@@ -181,35 +124,4 @@ impl Recipe {
         let protected = [&protected[..], &["-out", "protected.pem"][..]].concat();
         self.tool("openssl", &protected);
     }
-}
-
-impl Ended {
-    fn expect_refused(&self, says: &str) {
-        assert!(!self.success, "{says}: {self:?}");
-        assert!(self.messages.contains(says), "{says}: {self:?}");
-        assert!(self.output.is_empty(), "{says}: {self:?}");
-    }
-}
-
-fn split(arguments: &str) -> Vec<&str> {
-    arguments.split_whitespace().collect()
-}
-
-/// Returns the source line of a flat repository.
-fn line(folder: &Path) -> String {
-    format!("deb [trusted=yes] copy:{} /", folder.display())
-}
-
-/// Makes a flat repository of empty packages.
-fn make_repository(dir: &Path, folder: &Path, packages: &[(&str, &str)]) {
-    std::fs::create_dir_all(folder).unwrap();
-    let stanzas = packages
-        .iter()
-        .map(|(name, version)| build(dir, folder, (*name, *version, "amd64", "")));
-    let packages: String = stanzas.collect();
-    let (digest, size) = (Digest::of(packages.as_bytes()).hex(), packages.len());
-    let date = "Date: Thu, 01 Jan 2026 00:00:00 UTC";
-    let release = format!("{date}\nSHA256:\n {digest} {size} Packages\n");
-    std::fs::write(folder.join("Release"), release).unwrap();
-    std::fs::write(folder.join("Packages"), packages).unwrap();
 }
