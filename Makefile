@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: look demo test deps static build terraform images recipes modules packages prepare compile stack fleet recoveries fabric pins rollout e2e lint previous unit \
+.PHONY: look demo test deps static build terraform images recipes modules packages prepare compile stack fleet recoveries fabric pins cuda rollout e2e lint previous unit \
 	strangers schedulers fuzz slow bench documents clean
 
 # `make test` compiles every crate once, for tests and lints: clippy's driver stands in the compiler's place, and a warning is an error. A part of it that
@@ -126,6 +126,20 @@ fabric: stack
 pins: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-pins --port 0 --only-pins --once
 
+# The GPU stack of Debian 13 on a machine without a GPU: installed, gated, admitted to a Slurm of Debian 13, moved to the other branch of the driver and
+# back under a kill and a power cut; a kernel without its modules is refused; changes by hand are found. Two to three hours on emulated processors. The
+# first run also builds the modules of both branches (6 to 12 minutes each) and unpacks Debian 13's Slurm. Needs sources of apt, or MIRROR=.
+CUDA := $(CACHE)/stack/cuda
+cuda: build
+	mkdir -p $(CUDA)
+	$(AS_ROOT) images/ipxe/build
+	$(AS_ROOT) images/live/build --muster-node $(NODE)
+	$(AS_ROOT) images/debian/build 13
+	$(AS_ROOT) tests/slurm/unpack
+	$(AS_ROOT) lab/cuda/build target/debug/muster
+	$(AS_ROOT) target/debug/muster-lab demo --muster-node $(NODE) --stack $(CUDA)/550.toml --bundle $(CUDA)/blobs --suite suites/software-gpu.toml \
+		--dir .demo-cuda --port 0 --only-cuda --once
+
 # A pool of such machines, in service with jobs, moves to new revisions in waves: with four kills and an upgrade of server and agent, halted by a failing
 # gate, back again, beside a person's drain and a dead machine, with firmware, and with a reinstall. Six machines, or `MACHINES=4`. The upgrade is from
 # the commit in `UPGRADE_FROM`, which has rollouts already.
@@ -171,4 +185,4 @@ documents:
 	git status --short docs server/src/http/answers.json
 
 clean:
-	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .demo-recoveries .demo-fabric .demo-pins .demo-rollout .look .fleet
+	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .demo-recoveries .demo-fabric .demo-pins .demo-cuda .demo-rollout .look .fleet

@@ -67,6 +67,11 @@ pub(crate) struct DemoArguments {
     /// brings firmware, and one reinstalls a node. Server and agent are killed.
     #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "only_pins", "kills", "browser"])]
     pub only_rollouts: bool,
+    /// Only the CUDA stack: a machine gets Debian 13 and a GPU driver, moves to another branch of
+    /// the driver and back under faults, and keeps kernel and driver together. `--stack` is branch
+    /// 550; branch 535 is in the cache.
+    #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "only_pins", "only_rollouts", "kills", "browser"])]
+    pub only_cuda: bool,
     /// Number of machines of the rollouts.
     #[arg(long, requires = "only_rollouts", default_value_t = 6, value_parser = clap::value_parser!(u8).range(4..=6))]
     pub machines: u8,

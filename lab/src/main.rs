@@ -236,12 +236,13 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
             () if arguments.only_recoveries => Play::Recoveries,
             () if arguments.only_fabric => Play::Fabric,
             () if arguments.only_pins => Play::Pins,
+            () if arguments.only_cuda => Play::Cuda,
             () if arguments.only_rollouts => Play::Rollouts {
                 machines: arguments.machines,
             },
             () => Play::MainJob,
         },
-        disturbance: if arguments.kills || arguments.only_rollouts {
+        disturbance: if arguments.kills || arguments.only_rollouts || arguments.only_cuda {
             Disturbance::Kills
         } else {
             Disturbance::None

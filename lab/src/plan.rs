@@ -36,6 +36,8 @@ pub const PRODUCT: &str = "Virtual Rack Node";
 pub const VETERAN: &str = "veteran";
 /// Serial of the veteran's boot disk.
 pub const VETERAN_DISK: &str = "MUSTER-NVME-A-8";
+/// Size of a disk with room for a GPU stack and the archives of two drivers, in GiB.
+const LARGE_GIB: u32 = 16;
 /// Maximum number of machines: enough for a hand-made rack. A fleet of thousands is simulated, not
 /// virtualised.
 const MAX_MACHINES: usize = 32;
@@ -216,6 +218,24 @@ impl RackPlan {
         }
     }
 
+    /// Returns a rack of a single machine with a BMC, like the second reference machine, and two
+    /// disks of 16 GiB. Used for a stack of gigabytes.
+    pub fn with_large_disks() -> Self {
+        let bmc = BmcPlan::factory(Ipv4Addr::new(10, 77, 1, 11));
+        let mut machine = reference_machine(1, FirmwareKind::Bios, 2048, Some(bmc));
+        for disk in machine
+            .disks
+            .iter_mut()
+            .filter(|disk| disk.kind == DiskKind::Nvme)
+        {
+            disk.size_gib = LARGE_GIB;
+        }
+        Self {
+            accel: AccelPlan::Probe,
+            machines: vec![machine],
+        }
+    }
+
     /// Rejects an impossible plan, and any text with a special meaning on a command line.
     pub fn validate(&self) -> Result<(), LabError> {
         let refuse = |why: String| Err(LabError::Plan(why));
@@ -382,6 +402,14 @@ mod tests {
         assert!(again.machines[2].manual_power());
         let small = RackPlan::small(6);
         small.validate().unwrap();
+        let large = RackPlan::with_large_disks();
+        large.validate().unwrap();
+        let sizes: Vec<u32> = large.machines[0]
+            .disks
+            .iter()
+            .map(|disk| disk.size_gib)
+            .collect();
+        assert_eq!(sizes, [1, LARGE_GIB, LARGE_GIB]);
         assert!(
             small
                 .machines

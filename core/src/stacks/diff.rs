@@ -347,9 +347,9 @@ pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
     };
     match item.split_once(' ') {
         // Item names as in converge: `kernel argument`, `blacklisted module`, `running kernel`,
-        // `reboot for`, `loaded module`.
+        // `reboot for`, `loaded module`, `alternative`.
         Some(("kernel" | "blacklisted" | "bios" | "running" | "reboot", _)) => Class::Reboot,
-        Some(("loaded", _)) => Class::DriverReload,
+        Some(("loaded" | "alternative", _)) => Class::DriverReload,
         Some(("firmware", name)) => firmware_class(name, stacks),
         Some(("service", _)) => Class::ServiceRestart,
         Some(("file", path)) if path.starts_with("/etc/modprobe.d/") => Class::DriverReload,
@@ -572,6 +572,7 @@ mod tests {
         assert_eq!(of("running kernel"), Class::Reboot);
         assert_eq!(of("reboot for package nvidia-driver-580"), Class::Reboot);
         assert_eq!(of("loaded module nvidia"), Class::DriverReload);
+        assert_eq!(of("alternative nvidia"), Class::DriverReload);
         assert_eq!(of("package libnvidia-container1"), Class::None);
         let driver = |version: &str| stack(json!({ "packages": { "nvidia-open-580": version } }));
         let told = diff(&driver("580.65.06-1"), &driver("580.95.05-1"));

@@ -9,6 +9,7 @@ mod cabling; // Cabling check with two swapped cables
 mod cast; // Names of the nodes and the time limits
 mod change; // A rollout to two nodes, halted by a gate, and back
 mod chaos; // Kills of programs and a power cut
+mod cuda; // A GPU stack of Debian 13, moved between two branches
 mod declare; // Declaration of the fleet by an API client
 mod firmware; // Firmware and BIOS settings required by the stack
 mod hold; // Guarantees during faults
@@ -35,7 +36,7 @@ use crate::plan::AccelPlan;
 use crate::run_dir::RunDir;
 use crate::slurm::Slurm;
 use crate::switch::Switch;
-use crate::{Rack, RackPlan};
+use crate::{LabError, Rack, RackPlan};
 
 pub use artifacts::Artifacts;
 
@@ -76,6 +77,8 @@ pub enum Play {
     Pins,
     /// Machines in service with jobs move to new revisions.
     Rollouts { machines: u8 },
+    /// A machine without a GPU runs a GPU stack, and moves between two branches of the driver.
+    Cuda,
 }
 
 /// The behavior after the last act.
@@ -117,6 +120,7 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
         (Play::Recoveries | Play::Fabric, ..) => RackPlan::small(recover::MACHINES),
         (Play::Rollouts { machines }, ..) => RackPlan::small(machines),
         (Play::Pins, ..) => RackPlan::small(recover::ALONE),
+        (Play::Cuda, ..) => RackPlan::with_large_disks(),
         (Play::MainJob, Adoption::Alone, _) => RackPlan {
             accel: options.accel,
             machines: Vec::new(),
@@ -135,7 +139,9 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
         .await
         .context("start the virtual rack")?;
     let switch = Switch::start(&rack, &machines, cabling::CROSSED).context("start the switch")?;
-    let slurm = Slurm::start(&rack).await.context("start slurmctld")?;
+    let slurm = start_slurm(&options, &rack)
+        .await
+        .context("start slurmctld")?;
     let nfs = Nfs::start(&rack).await.context("start the NFS server")?;
     let told = run_in(&options, &rack, &slurm, &nfs, &cancel).await;
     switch.close().await;
@@ -150,6 +156,17 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     }
 }
 
+/// Starts the controller. A controller serves no slurmd newer than the controller, so nodes with
+/// Debian 13 get the controller of Debian 13.
+async fn start_slurm(options: &DemoOptions, rack: &Rack) -> Result<Slurm, LabError> {
+    match options.play {
+        Play::MainJob | Play::Recoveries | Play::Fabric | Play::Pins | Play::Rollouts { .. } => {
+            Slurm::start(rack).await
+        }
+        Play::Cuda => Slurm::start_release(rack, &cuda::find_slurm(options)).await,
+    }
+}
+
 async fn run_in(
     options: &DemoOptions,
     rack: &Rack,
@@ -157,7 +174,8 @@ async fn run_in(
     nfs: &Nfs,
     cancel: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let programs = programs::Programs::start(options, rack).await?;
+    let tools = slurm.programs.as_deref();
+    let programs = programs::Programs::start(options, rack, tools).await?;
     let told = tokio::select! {
         told = play(options, rack, slurm, nfs, &programs) => told,
         () = cancel.cancelled() => Err(anyhow::anyhow!("stopped")),
@@ -191,6 +209,7 @@ async fn play(
         Play::Fabric => recover::measure(options, rack, slurm, programs).await,
         Play::Pins => recover::hold(options, rack, slurm, programs).await,
         Play::Rollouts { .. } => recover::roll_out(options, rack, slurm, programs).await,
+        Play::Cuda => cuda::run(options, rack, slurm, programs).await,
     }
 }
 

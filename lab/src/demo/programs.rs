@@ -2,6 +2,7 @@
 //! `muster dev`. A run with faults starts each part as a separate process, for kills and restarts
 //! of single parts.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub(super) struct Programs {
     parts: Parts,
     ipxe: PathBuf,
     muster_node: PathBuf,
+    /// Programs of Slurm used in place of the host's programs.
+    tools: Option<PathBuf>,
     apart: bool,
     client: Client,
     password: String,
@@ -38,8 +41,13 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Starts the server with its private Postgres, and waits until the API answers.
-    pub(super) async fn start(options: &DemoOptions, rack: &Rack) -> anyhow::Result<Self> {
+    /// Starts the server with its private Postgres, and waits until the API answers. The programs
+    /// find Slurm in the folder `tools` first.
+    pub(super) async fn start(
+        options: &DemoOptions,
+        rack: &Rack,
+        tools: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let door = rack.forward(
             ([127, 0, 0, 1], options.port).into(),
             (GATEWAY, API_PORT).into(),
@@ -51,6 +59,7 @@ impl Programs {
             parts: Parts::new(options.dir.join("muster"), options.dir.join("logs"))?,
             ipxe: options.artifacts.cache.join("ipxe"),
             muster_node: options.artifacts.muster_node.clone(),
+            tools: tools.map(Path::to_path_buf),
             apart: options.disturbance == Disturbance::Kills,
             client: Client::new("http://127.0.0.1", None)?,
             password: String::new(),
@@ -172,7 +181,11 @@ impl Programs {
     }
 
     async fn spawn(&self, part: Part, muster: &Path) -> anyhow::Result<()> {
-        self.parts.spawn(part, self.command(part, muster)).await
+        let mut command = self.command(part, muster);
+        if let Some(folder) = &self.tools {
+            command.env("PATH", prepend_path(folder));
+        }
+        self.parts.spawn(part, command).await
     }
 
     fn command(&self, part: Part, muster: &Path) -> Command {
@@ -244,4 +257,14 @@ impl Programs {
     pub(super) async fn close(self) {
         self.parts.close().await;
     }
+}
+
+/// Returns `PATH` with the folder at the front.
+fn prepend_path(folder: &Path) -> OsString {
+    let mut path = OsString::from(folder);
+    if let Some(former) = std::env::var_os("PATH") {
+        path.push(":");
+        path.push(former);
+    }
+    path
 }

@@ -45,7 +45,8 @@ pub(super) async fn print(
     Ok(())
 }
 
-fn print_gate(result: &GateResult) {
+/// Prints a gate with the verdict and the missed limits.
+pub(super) fn print_gate(result: &GateResult) {
     let verdict = match result.verdict {
         Verdict::Pass => "pass",
         Verdict::Fail => "FAIL",

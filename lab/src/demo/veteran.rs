@@ -272,6 +272,28 @@ impl<'rack> Veteran<'rack> {
             .with_context(|| format!("no fingerprint in {said:?}"))
     }
 
+    /// Reads the host keys of a system installed by Muster, from the rack's own network, for the
+    /// admin's logins.
+    pub(super) async fn learn_host_keys(&self) -> anyhow::Result<()> {
+        let mut scan = self.rack.command("ssh-keyscan");
+        scan.args(["-T", "30"])
+            .arg(self.address.to_string())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let keys = finished("ssh-keyscan", &mut scan).await?;
+        ensure!(
+            !keys.trim().is_empty(),
+            "no SSH server answers at {}",
+            self.address
+        );
+        std::fs::write(self.keys.join("known_hosts"), keys).context("write the host keys")
+    }
+
+    /// Returns the public key of the admin, for `authorized_keys`.
+    pub(super) fn admin_public_key(&self) -> anyhow::Result<String> {
+        self.read("admin.pub")
+    }
+
     /// Returns the private key for the admin's login.
     pub(super) fn admin_key(&self) -> anyhow::Result<String> {
         self.read("admin")

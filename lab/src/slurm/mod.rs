@@ -1,5 +1,5 @@
 //! A real Slurm controller in the rack's namespace: munged and slurmctld (Debian 12: 22.05), first
-//! without any node.
+//! without any node. [`Slurm::start_release`] starts the controller of another release.
 //!
 //! Facts of 22.05.8 observed here, relevant for every manager of the included files:
 //!
@@ -15,6 +15,8 @@
 //! * `topology/tree` starts without switches ("No switches configured" is only logged).
 //! * Debian's slurmd.service has `ConditionPathExists=/etc/slurm/slurm.conf`; a node without the
 //!   file needs a drop-in.
+
+mod release; // Programs of another release, in an unpacked system
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -60,6 +62,8 @@ pub struct Slurm {
     pub include_dir: PathBuf,
     /// The munge key, needed by nodes too and readable by root alone.
     pub munge_key: PathBuf,
+    /// Folder with the programs of another release; `None` for the programs of this host.
+    pub programs: Option<PathBuf>,
     netns: Netns,
     munged: Supervised,
     slurmctld: Supervised,
@@ -71,14 +75,44 @@ impl Slurm {
     pub async fn start(rack: &Rack) -> Result<Self, LabError> {
         let dir = rack.dir.join("slurm");
         write_configuration(&dir)?;
+        Self::start_in(rack, dir, None).await
+    }
+
+    /// Starts a controller like [`Slurm::start`], with the daemons and clients of another release
+    /// in the unpacked system `root`.
+    pub async fn start_release(rack: &Rack, root: &Path) -> Result<Self, LabError> {
+        let dir = rack.dir.join("slurm");
+        write_configuration(&dir)?;
+        // As in the tests of the Slurm driver with this release.
+        fs::write(dir.join("etc/cgroup.conf"), "CgroupPlugin=disabled\n")
+            .map_err(io("write cgroup.conf"))?;
+        let programs = release::write_programs(&dir, root)?;
+        Self::start_in(rack, dir, Some(programs)).await
+    }
+
+    /// Starts both daemons in a directory with a configuration.
+    async fn start_in(
+        rack: &Rack,
+        dir: PathBuf,
+        programs: Option<PathBuf>,
+    ) -> Result<Self, LabError> {
         let netns = rack.netns.clone();
-        let munged = Supervised::start("munged", rack.closing(), start_munged(&dir, &netns))?;
-        let slurmctld =
-            Supervised::start("slurmctld", rack.closing(), start_slurmctld(&dir, &netns))?;
+        let (munged, slurmctld) = (
+            find_program(programs.as_deref(), "munged"),
+            find_program(programs.as_deref(), "slurmctld"),
+        );
+        let munged =
+            Supervised::start("munged", rack.closing(), start_munged(&dir, &netns, munged))?;
+        let slurmctld = Supervised::start(
+            "slurmctld",
+            rack.closing(),
+            start_slurmctld(&dir, &netns, slurmctld),
+        )?;
         let slurm = Self {
             client_conf: dir.join("etc/client.conf"),
             include_dir: dir.join("etc"),
             munge_key: dir.join("etc/munge.key"),
+            programs,
             dir,
             netns,
             munged,
@@ -107,7 +141,8 @@ impl Slurm {
     /// Returns a command inside the namespace for a Slurm program (`sinfo`, `scontrol`, `srun`...),
     /// configured for this controller.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = self.netns.command(program);
+        let program = find_program(self.programs.as_deref(), program);
+        let mut command = self.netns.command(&program.display().to_string());
         command
             .env("SLURM_CONF", &self.client_conf)
             .stdin(Stdio::null())
@@ -226,11 +261,20 @@ fn enclosure(dir: &Path) -> Enclosure {
     }
 }
 
-fn start_munged(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabError> + Send + use<> {
+/// Returns a program of Slurm: of another release, or of this host by `PATH`.
+fn find_program(programs: Option<&Path>, name: &str) -> PathBuf {
+    programs.map_or_else(|| PathBuf::from(name), |folder| folder.join(name))
+}
+
+fn start_munged(
+    dir: &Path,
+    netns: &Netns,
+    program: PathBuf,
+) -> impl Fn() -> Result<Child, LabError> + Send + use<> {
     let (dir, netns) = (dir.to_owned(), netns.clone());
     move || {
         let file = |option: &str, name: &str| format!("--{option}={}", dir.join(name).display());
-        let mut command = Command::new("munged");
+        let mut command = Command::new(&program);
         // `--force`: munged requires search permission for all users on every directory above its
         // socket, but only root can enter the rack's directory.
         command
@@ -249,10 +293,11 @@ fn start_munged(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabErro
 fn start_slurmctld(
     dir: &Path,
     netns: &Netns,
+    program: PathBuf,
 ) -> impl Fn() -> Result<Child, LabError> + Send + use<> {
     let (dir, netns) = (dir.to_owned(), netns.clone());
     move || {
-        let mut command = Command::new("slurmctld");
+        let mut command = Command::new(&program);
         command.args(["-D", "-f"]).arg(dir.join("etc/slurm.conf"));
         spawn(&dir, &netns, command, "log/slurmctld.out")
     }

@@ -4,7 +4,7 @@
 //! image. apt first only downloads. Every package is then compared with the plan's digests, and
 //! dpkg receives only matching packages.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_core::stacks::{ConvergePlan, LockedPackage};
@@ -12,11 +12,13 @@ use muster_core::values::Digest;
 use muster_core::wire::node::{Failure, FailureCode};
 
 use super::archives::{ARCHIVES, CONFIGURATION, ENVIRONMENT, digest_of};
-use super::dpkg::{self, Database, State};
+use super::dpkg::{self, Database};
+use super::forecast::{list_removed, refuse_unplanned};
+use super::item::Item;
 use super::postponed::NoServiceStarts;
 use super::progress::{DpkgLog, Effort, count_bytes};
 use super::record::{LeavingPackages, Record};
-use super::{dkms, heal, kernel_facts, managed, reboot, room};
+use super::{damage, dkms, heal, kernel_facts, managed, reboot, room};
 use crate::failure::{fatal, io, retryable};
 use crate::files;
 use crate::job::JobContext;
@@ -50,7 +52,8 @@ DPkg::Options { "--force-confdef"; "--force-confold"; };
 Dpkg::Use-Pty "false";
 "#;
 
-/// Installs the packages of the plan, and removes the unwanted packages.
+/// Installs the packages of the plan, and removes the unwanted packages. `before`: the items before
+/// the work.
 ///
 /// # Errors
 /// `package_lock_held`, `disk_full`, `bundle_unreachable`, `packages_unresolvable`,
@@ -58,6 +61,7 @@ Dpkg::Use-Pty "false";
 pub(super) fn converge(
     machine: &Machine,
     plan: &ConvergePlan,
+    before: &[Item],
     cx: &JobContext,
 ) -> Result<(), Failure> {
     dpkg::wait_for_locks(machine, cx)?;
@@ -67,6 +71,9 @@ pub(super) fn converge(
     // the replacement.
     if transact(machine, plan, &starts, cx)? {
         transact(machine, plan, &starts, cx)?;
+    }
+    if damage::is_possible(before) {
+        reinstall(machine, plan, cx)?;
     }
     Record::load(machine)?.prune(machine, &Database::read(machine)?, plan)
 }
@@ -82,7 +89,7 @@ fn transact(
     let incoming: Vec<&LockedPackage> = plan
         .packages
         .iter()
-        .filter(|package| !is_there(&database, package))
+        .filter(|package| !database.has_version(package))
         .collect();
     let mut record = Record::load(machine)?;
     let mut leaving = record.leaving(machine, &database, plan)?;
@@ -101,62 +108,118 @@ fn transact(
     // with packages.
     if !incoming.is_empty() {
         room::check(machine, &incoming)?;
-        cx.progress("reading the bundle's index", None, None, None);
-        apt(
-            machine,
-            cx,
-            FailureCode::BundleUnreachable,
-            &["update", "-o", "APT::Update::Error-Mode=any"],
-        )?;
+        update_index(machine, cx)?;
     }
-    let install = Install::new(plan, &leaving);
-    let forecast = install.run(machine, cx, FailureCode::PackagesUnresolvable, "--simulate")?;
-    let forecast = String::from_utf8_lossy(&forecast.stdout);
-    let removed: BTreeSet<&str> = forecast.lines().filter_map(removal).collect();
-    let may_go = leaving
-        .go
-        .iter()
-        .chain(leaving.needed.keys())
-        .map(String::as_str)
-        .collect();
-    refuse_unplanned(plan, removed.difference(&may_go).copied(), &forecast)?;
+    let (install, forecast) = choose_transaction(machine, plan, &leaving, cx)?;
+    let removed = list_removed(&forecast);
     if !incoming.is_empty() {
         install.download(machine, plan, &incoming, cx)?;
     }
     note_reboot(machine, &database, &incoming, &removed)?;
     record.bring(machine, &database, &incoming)?;
     starts.let_stop(removed.iter().copied())?;
-    let mut log = open_log(machine, &incoming, &removed);
-    let (come, go) = (incoming.len(), removed.len());
-    let effort = Effort {
-        message: &format!("installing {come} packages, removing {go}"),
-        total: log.total(),
-        unit: "steps",
-    };
-    // A cancelled job must not kill dpkg in the middle: only the deadline does.
-    let run = || install.run(machine, cx, FailureCode::PackagesFailed, "--no-download");
-    effort.follow(cx, || log.count(), || cx.uncut(run))?;
-    // The agent's bundle keeps the archives; on the node the archives only fill the disk.
-    std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))?;
+    install.carry_out(machine, &incoming, &removed, cx)?;
     Ok(true)
 }
 
-/// The arguments of `apt-get install` for a plan: each package with its version, and each leaving
-/// package with `-`.
+/// Installs the packages with changed files again, in the same version.
+fn reinstall(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<(), Failure> {
+    let database = Database::read(machine)?;
+    let damage = damage::find(machine, plan, &database, cx)?;
+    let is_damaged = |package: &&LockedPackage| damage.contains_key(&package.name);
+    let incoming: Vec<&LockedPackage> = plan.packages.iter().filter(is_damaged).collect();
+    if incoming.is_empty() {
+        return Ok(());
+    }
+    for (name, paths) in &damage {
+        cx.log(&format!(
+            "{name} is installed again, because of {}",
+            paths.join(", ")
+        ));
+    }
+    prepare(machine)?;
+    discard_strangers(machine, plan, cx)?;
+    room::check(machine, &incoming)?;
+    update_index(machine, cx)?;
+    let install = Install::again(&incoming);
+    let forecast = install.forecast(machine, cx)?;
+    refuse_unplanned(plan, &LeavingPackages::default(), &forecast)?;
+    install.download(machine, plan, &incoming, cx)?;
+    note_reboot(machine, &database, &incoming, &BTreeSet::new())?;
+    Record::load(machine)?.bring(machine, &database, &incoming)?;
+    install.carry_out(machine, &incoming, &BTreeSet::new(), cx)
+}
+
+fn update_index(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
+    cx.progress("reading the bundle's index", None, None, None);
+    let arguments = ["update", "-o", "APT::Update::Error-Mode=any"];
+    apt(machine, cx, FailureCode::BundleUnreachable, &arguments).map(drop)
+}
+
+/// Returns the transaction for a plan, with apt's forecast. A new package may replace a package
+/// kept as a dependency, and only apt reads the Provides of new packages. apt therefore simulates
+/// first without the kept packages. If apt finds no such transaction, or the forecast has an
+/// unplanned change, the kept packages stay.
+///
+/// # Errors
+/// `packages_unresolvable`, `unplanned_change`, `disk_full`, or the failure of the program.
+fn choose_transaction(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    leaving: &LeavingPackages,
+    cx: &JobContext,
+) -> Result<(Install, String), Failure> {
+    if !leaving.needed.is_empty() {
+        let whole = Install::new(plan, leaving.go.iter().chain(leaving.needed.keys()));
+        match whole.forecast(machine, cx) {
+            Ok(forecast) if refuse_unplanned(plan, leaving, &forecast).is_ok() => {
+                return Ok((whole, forecast));
+            }
+            Ok(_) => {}
+            Err(failure) if failure.code == FailureCode::PackagesUnresolvable => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let install = Install::new(plan, leaving.go.iter());
+    let forecast = install.forecast(machine, cx)?;
+    refuse_unplanned(plan, leaving, &forecast)?;
+    Ok((install, forecast))
+}
+
+/// The arguments of `apt-get install`: each package with its version, and each leaving package with
+/// `-`.
 struct Install {
     packages: Vec<String>,
 }
 
 impl Install {
-    fn new(plan: &ConvergePlan, leaving: &LeavingPackages) -> Self {
+    fn new<'a>(plan: &ConvergePlan, leaving: impl Iterator<Item = &'a String>) -> Self {
         let incoming = plan
             .packages
             .iter()
             .map(|package| format!("{}={}", package.name, package.version));
-        let outgoing = leaving.go.iter().map(|name| format!("{name}-"));
+        let outgoing = leaving.map(|name| format!("{name}-"));
         Self {
             packages: incoming.chain(outgoing).collect(),
         }
+    }
+
+    /// Installs present packages once more, in the same version.
+    fn again(packages: &[&LockedPackage]) -> Self {
+        let named = packages
+            .iter()
+            .map(|package| format!("{}={}", package.name, package.version));
+        let option = std::iter::once("--reinstall".to_owned());
+        Self {
+            packages: option.chain(named).collect(),
+        }
+    }
+
+    /// Simulates the transaction. Returns apt's forecast.
+    fn forecast(&self, machine: &Machine, cx: &JobContext) -> Result<String, Failure> {
+        let code = FailureCode::PackagesUnresolvable;
+        let done = self.run(machine, cx, code, "--simulate")?;
+        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
     }
 
     fn run(
@@ -169,6 +232,28 @@ impl Install {
         let mut arguments = vec![option, "--purge", "install"];
         arguments.extend(self.packages.iter().map(String::as_str));
         apt(machine, cx, code, &arguments)
+    }
+
+    /// Runs the transaction with the downloaded archives.
+    fn carry_out(
+        &self,
+        machine: &Machine,
+        incoming: &[&LockedPackage],
+        removed: &BTreeSet<&str>,
+        cx: &JobContext,
+    ) -> Result<(), Failure> {
+        let mut log = open_log(machine, incoming, removed);
+        let (come, go) = (incoming.len(), removed.len());
+        let effort = Effort {
+            message: &format!("installing {come} packages, removing {go}"),
+            total: log.total(),
+            unit: "steps",
+        };
+        // A cancelled job must not kill dpkg in the middle: only the deadline does.
+        let run = || self.run(machine, cx, FailureCode::PackagesFailed, "--no-download");
+        effort.follow(cx, || log.count(), || cx.uncut(run))?;
+        // The agent's bundle keeps the archives; on the node the archives only fill the disk.
+        std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))
     }
 
     /// Downloads the packages, and compares each archive with the plan's digests before dpkg reads
@@ -240,11 +325,6 @@ fn note_reboot(
     reboot::note(machine, asking.map(|name| format!("package {name}")))
 }
 
-fn is_there(database: &Database, package: &LockedPackage) -> bool {
-    let found = database.find(&package.name, &package.arch);
-    found.is_some_and(|found| found.state == State::Installed && found.version == package.version)
-}
-
 fn prepare(machine: &Machine) -> Result<(), Failure> {
     for folder in ["lists/partial", "cache", "archives/partial"] {
         std::fs::create_dir_all(machine.path(&format!("{STATE}/{folder}"))).map_err(io(STATE))?;
@@ -314,56 +394,6 @@ fn apt(
 fn is_reason(line: &str) -> bool {
     let prefixes = ["E: ", "Err:", "dpkg: error", "dpkg (subprocess): "];
     prefixes.iter().any(|prefix| line.starts_with(prefix)) || line.contains("Depends:")
-}
-
-/// Refuses unplanned changes before any change. apt may resolve the set by removing other packages,
-/// or by installing packages outside of the plan.
-fn refuse_unplanned<'a>(
-    plan: &ConvergePlan,
-    removed: impl Iterator<Item = &'a str>,
-    forecast: &str,
-) -> Result<(), Failure> {
-    let wanted: BTreeMap<&str, &str> = plan
-        .packages
-        .iter()
-        .map(|package| (package.name.as_str(), package.version.as_str()))
-        .collect();
-    let mut unplanned: Vec<String> = removed.map(|name| format!("remove {name}")).collect();
-    for line in forecast.lines() {
-        let Some(name) = subject(line, &["Inst"]) else {
-            continue;
-        };
-        // `Inst hello [2.9] (2.10 localhost [amd64])`: the new version opens the parenthesis.
-        let version = line
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix('('))
-            .unwrap_or_default();
-        if wanted.get(name) != Some(&version) {
-            unplanned.push(format!("install {name} {version}"));
-        }
-    }
-    match unplanned.is_empty() {
-        true => Ok(()),
-        false => {
-            let shown = unplanned[..unplanned.len().min(10)].join(", ");
-            Err(fatal(
-                FailureCode::UnplannedChange,
-                format!("apt would also {shown}: the lock is incomplete for this image"),
-            ))
-        }
-    }
-}
-
-/// Returns the package removed by a line of a simulation.
-fn removal(line: &str) -> Option<&str> {
-    subject(line, &["Remv", "Purg"])
-}
-
-/// Returns the package named in a line of a simulation, without its architecture.
-fn subject<'a>(line: &'a str, verbs: &[&str]) -> Option<&'a str> {
-    let mut words = line.split_whitespace();
-    words.next().filter(|verb| verbs.contains(verb))?;
-    words.next()?.split(':').next()
 }
 
 /// Removes archives downloaded for another plan but never installed. Such archives take space, and

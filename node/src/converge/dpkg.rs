@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
-use muster_core::stacks::ConvergePlan;
+use muster_core::stacks::{ConvergePlan, LockedPackage};
 use muster_core::wire::node::{Failure, FailureCode};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -147,6 +147,14 @@ impl Database {
         let fits =
             |package: &&Package| package.arch == arch || package.arch == "all" || arch == "all";
         self.there(name).find(fits)
+    }
+
+    /// Whether a locked package is completely installed in its version.
+    pub(super) fn has_version(&self, package: &LockedPackage) -> bool {
+        let found = self.find(&package.name, &package.arch);
+        found.is_some_and(|found| {
+            found.state == State::Installed && found.version == package.version
+        })
     }
 
     /// Whether a package of the given name is present in any architecture.

@@ -5,12 +5,15 @@
 //! writes no file. A run after a kill finishes the interrupted work, from dpkg's database and from
 //! `pending`.
 
+mod alternatives; // Groups of alternatives of the driver
 mod apt; // Packages, in one transaction from the bundle
 mod archives; // Archives for dpkg
 mod cdi; // The specification of the GPUs for container runtimes
+mod damage; // Changed files of the driver's packages
 pub(crate) mod dkms; // Modules built on the node
 pub(crate) mod dpkg; // dpkg's record and locks
 pub mod file; // Files, written atomically
+mod forecast; // apt's forecast of a transaction
 mod heal; // Repair after a killed dpkg
 mod item; // Wanted and found state of an item
 pub(crate) mod kernel; // Settings, modules, command line, release
@@ -99,7 +102,7 @@ pub(crate) fn run_on(
     note_debts(&mut pending, &before);
     pending.packages.extend(wanted.owners);
     pending.store(machine)?;
-    change(machine, plan, &mut pending, cx)?;
+    change(machine, plan, &before, &mut pending, cx)?;
     cx.progress("comparing the node with its plan again", None, None, None);
     let after = observe(machine, plan, &Wanted::of(machine, plan)?, &key, cx)?;
     let report = report::conclude(plan, &before, &after)?;
@@ -157,7 +160,10 @@ fn observe(
     key: &[u8; 32],
     cx: &JobContext,
 ) -> Result<Vec<Item>, Failure> {
-    let mut items = dpkg::Database::read(machine)?.items(plan, &wanted.packages.go);
+    let database = dpkg::Database::read(machine)?;
+    let mut items = database.items(plan, &wanted.packages.go);
+    damage::mark(&mut items, &damage::find(machine, plan, &database, cx)?);
+    items.extend(alternatives::items(machine, plan, cx)?);
     for target in managed::apt_files(plan).iter().chain(&wanted.targets) {
         items.push(target.observe(machine, key)?);
     }
@@ -193,12 +199,14 @@ fn note_debts(pending: &mut Pending, before: &[Item]) {
 fn change(
     machine: &Machine,
     plan: &ConvergePlan,
+    before: &[Item],
     pending: &mut Pending,
     cx: &JobContext,
 ) -> Result<(), Failure> {
     cx.check()?;
     apt::write_sources(machine, plan)?;
-    apt::converge(machine, plan, cx)?;
+    apt::converge(machine, plan, before, cx)?;
+    alternatives::apply(machine, plan, cx)?;
     // Files, settings and boot files are written although a module is missing. Modules are not
     // loaded then, and services not started.
     let built = dkms::check(machine, plan, cx);

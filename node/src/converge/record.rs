@@ -167,10 +167,12 @@ impl Record {
     }
 
     /// Returns the packages of former locks missing from the plan. Essential packages, dependencies
-    /// of staying packages, and packages of the running kernel stay. The running kernel's packages
-    /// are removed by the converge after the boot of another kernel. Modules of a driver for the
-    /// running kernel leave when the plan replaces the modules: by modules of another driver for the
-    /// same kernel, or by a package of the field `Conflicts`, such as the driver's DKMS package.
+    /// of staying packages, and packages of a running kernel that leaves stay. The packages of such
+    /// a kernel are removed by the converge after the boot of another kernel. If the plan has the
+    /// running kernel, packages built for the kernel leave like all others, such as the modules of
+    /// a former driver. Modules of a driver for a leaving kernel leave when the plan replaces the
+    /// modules: by modules of another driver for the same kernel, or by a package of the field
+    /// `Conflicts`, such as the driver's DKMS package.
     ///
     /// # Errors
     /// `io`.
@@ -180,9 +182,12 @@ impl Record {
         database: &Database,
         plan: &ConvergePlan,
     ) -> Result<LeavingPackages, Failure> {
+        let names = plan.packages.iter().map(|package| package.name.as_str());
+        let planned_release = kernel_facts::newest_release(names);
         let running = kernel_facts::running_release(machine)?;
+        let leaves = running.filter(|release| planned_release.as_ref() != Some(release));
         let is_of = |name: &str| {
-            let release = running.as_ref();
+            let release = leaves.as_ref();
             release.is_some_and(|release| name.contains(release.as_str()))
         };
         // Headers and tools of a kernel leave together with the common packages shared between

@@ -8,6 +8,7 @@ mod branches; // Prebuilt modules of two branches of a driver
 mod bundle; // A flat repository of tiny packages, served over HTTP
 mod cdi; // The specification of the GPUs for container runtimes
 mod driver; // Gates of the driver's software, on a machine without a GPU
+mod hands; // Changes of the driver by hand
 mod modules; // Modules built on the node
 mod pins; // A five-package tuple against every other package manager
 mod reboots; // Drivers and kernels replaced while in use

@@ -4,6 +4,10 @@
 use super::*;
 use muster_core::wire::node::FailureCode;
 
+/// Prebuilt modules of two drivers for the same kernel.
+const MODULES_550: &str = "linux-modules-nvidia-550-6.1.0-9-amd64";
+const MODULES_535: &str = "linux-modules-nvidia-535-6.1.0-9-amd64";
+
 fn setup() -> Option<(Tree, Bundle)> {
     let tree = Tree::unpack()?;
     let exclusive = "Conflicts: drv-570\nReplaces: drv-570\nProvides: drv, drv-api (= 2)\n";
@@ -42,6 +46,8 @@ fn setup() -> Option<(Tree, Bundle)> {
         ),
         ("linux-headers-6.1.0-9-common", "6.1.1-1", "", &[]),
         ("gpfs.gplbin-6.1.0-9-amd64", "6.0.0-2", "", &[]),
+        (MODULES_550, "550.1-1", "", &[]),
+        (MODULES_535, "535.1-1", "", &[]),
         (
             "linux-image-6.1.0-40-amd64",
             "6.1.2-1",
@@ -75,6 +81,8 @@ fn there(machine: &Machine) -> Vec<&'static str> {
         "linux-headers-6.1.0-9-amd64",
         "linux-headers-6.1.0-9-common",
         "gpfs.gplbin-6.1.0-9-amd64",
+        MODULES_550,
+        MODULES_535,
         "linux-image-6.1.0-40-amd64",
     ];
     names
@@ -253,6 +261,26 @@ fn what_leaves_goes_as_soon_as_what_came_stands_in_for_it() {
         run_on(&machine, &old, &cx()).expect("and back");
         assert_eq!(there(&machine), ["drv-570", "api", "any-drv"]);
     }
+}
+
+#[test]
+fn a_replaced_dependency_leaves_in_the_same_transaction() {
+    let Some((tree, bundle)) = setup() else {
+        return;
+    };
+    let machine = tree.machine();
+    let old = bundle.plan(&[("drv-570", "570.1"), ("api", "1.0")]);
+    run_on(&machine, &old, &cx()).expect("the first lock");
+    let said = by_hand(&tree, &bundle, "any-drv");
+    assert_eq!(there(&machine), ["drv-570", "api", "any-drv"], "{said}");
+    let count = || {
+        let log = tree.text("/var/log/apt/history.log");
+        log.matches("Start-Date:").count()
+    };
+    let before = count();
+    run_on(&machine, &bundle.plan(&[("drv-580", "580.1")]), &cx()).expect("the next lock");
+    assert_eq!(there(&machine), ["drv-580", "any-drv"]);
+    assert_eq!(count() - before, 1, "one transaction of apt");
 }
 
 #[test]
@@ -475,6 +503,24 @@ fn a_kernel_leaves_once_another_one_runs_and_asks_for_no_boot_of_its_own() {
     assert_eq!(booted.reboot_for, Vec::<String>::new());
     assert_eq!(there(&machine), ["linux-image-6.1.0-40-amd64"]);
     assert!(run_on(&machine, &plan, &cx()).expect("and again").clean());
+}
+
+#[test]
+fn modules_of_a_former_driver_leave_although_their_kernel_runs() {
+    let Some((tree, bundle)) = setup() else {
+        return;
+    };
+    let machine = tree.machine();
+    tree.write("/proc/sys/kernel/osrelease", "6.1.0-9-amd64\n");
+    let kernel = ("linux-image-6.1.0-9-amd64", "6.1.1-1");
+    let former = bundle.plan(&[kernel, (MODULES_550, "550.1-1")]);
+    let next = bundle.plan(&[kernel, (MODULES_535, "535.1-1")]);
+    run_on(&machine, &former, &cx()).expect("the first driver");
+    assert_eq!(there(&machine), [kernel.0, MODULES_550]);
+    run_on(&machine, &next, &cx()).expect("the other driver");
+    assert_eq!(there(&machine), [kernel.0, MODULES_535]);
+    run_on(&machine, &bundle.plan(&[kernel]), &cx()).expect("no driver");
+    assert_eq!(there(&machine), [kernel.0]);
 }
 
 #[test]
