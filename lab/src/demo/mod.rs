@@ -10,6 +10,7 @@ mod cast; // Names of the nodes and the time limits
 mod change; // A rollout to two nodes, halted by a gate, and back
 mod chaos; // Kills of programs and a power cut
 mod cuda; // A GPU stack of Debian 13, moved between two branches
+mod deb; // Packages built for a run
 mod declare; // Declaration of the fleet by an API client
 mod firmware; // Firmware and BIOS settings required by the stack
 mod hold; // Guarantees during faults

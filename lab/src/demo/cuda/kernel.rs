@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use muster_core::stacks::StackSpec;
-use tokio::process::Command;
 
 use super::super::artifacts::digest;
+use super::super::deb::build_tree;
 use super::super::declare::bundle_files;
-use super::super::veteran::finished;
 use super::scene::{IMAGE, Scene};
 
 /// Release and version of a kernel without modules.
@@ -162,17 +161,5 @@ async fn build_package(folder: &Path, package: &Package<'_>) -> anyhow::Result<S
     std::fs::create_dir_all(tree.join("DEBIAN"))?;
     std::fs::write(tree.join("DEBIAN/control"), &control)?;
     let filename = format!("{name}_{version}_amd64.deb");
-    let file = folder.join(&filename);
-    let mut build = Command::new("dpkg-deb");
-    build
-        .args(["--root-owner-group", "--build"])
-        .arg(&tree)
-        .arg(&file)
-        .kill_on_drop(true);
-    finished("dpkg-deb", &mut build).await?;
-    std::fs::remove_dir_all(&tree)?;
-    let (size, sha256) = (file.metadata()?.len(), digest(&file)?.hex());
-    Ok(format!(
-        "{control}Filename: {filename}\nSize: {size}\nSHA256: {sha256}\n\n"
-    ))
+    build_tree(folder, &filename, &control).await
 }

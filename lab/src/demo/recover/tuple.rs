@@ -7,10 +7,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::Context;
-use tokio::process::Command;
 
 use super::super::artifacts::digest;
-use super::super::veteran::finished;
+use super::super::deb::build_tree;
 
 /// Each package with the packages required in the same version.
 pub(super) const TUPLE: [(&str, &[&str]); 5] = [
@@ -96,17 +95,5 @@ async fn package(
         )?;
     }
     let filename = format!("{name}_{version}_amd64.deb");
-    let file = folder.join(&filename);
-    let mut build = Command::new("dpkg-deb");
-    build
-        .args(["--root-owner-group", "--build"])
-        .arg(&tree)
-        .arg(&file)
-        .kill_on_drop(true);
-    finished("dpkg-deb", &mut build).await?;
-    std::fs::remove_dir_all(&tree)?;
-    let (size, sha256) = (file.metadata()?.len(), digest(&file)?.hex());
-    Ok(format!(
-        "{control}Filename: {filename}\nSize: {size}\nSHA256: {sha256}\n\n"
-    ))
+    build_tree(folder, &filename, &control).await
 }
