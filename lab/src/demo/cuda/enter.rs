@@ -64,7 +64,12 @@ pub(super) async fn enter_service(scene: &Scene<'_>) -> anyhow::Result<i32> {
 /// Prints the gates, and checks each gate of the suite: passed, or one of [`SKIPPED`].
 async fn check_gates(scene: &Scene<'_>) -> anyhow::Result<()> {
     let suite = toml_as_json(&scene.options.artifacts.suite)?;
-    let name = suite["name"].as_str().context("the suite has no name")?;
+    let word = |member: &str| {
+        suite[member]
+            .as_str()
+            .context("the suite has no name or version")
+    };
+    let name = format!("{} {}", word("name")?, word("version")?);
     let runs: Vec<GateRun> = scene.client().node_gate_runs(NODE).await?.items;
     let mut verdicts: BTreeMap<&str, Vec<Verdict>> = BTreeMap::new();
     for run in runs.iter().rev() {

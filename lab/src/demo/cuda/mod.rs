@@ -3,6 +3,7 @@
 //! driver and back, under a kill of server and agent and under a power cut. A kernel without its
 //! modules is refused, and changes by hand are found and repaired.
 
+mod containers; // A container with the driver's library
 mod declare; // The objects of the run
 mod drift; // Changes by hand, found and repaired
 mod enter; // From a powered-off machine to a node in Slurm
@@ -41,8 +42,10 @@ pub(super) async fn run(
     };
     declare::declare_objects(&scene).await?;
     let first = enter::enter_service(&scene).await?;
+    containers::check_library(&scene, "550").await?;
     done("imaged, driver 550 installed, gated, in Slurm without a GPU");
     moves::move_to_other_branch(&scene).await?;
+    containers::check_library(&scene, "535").await?;
     done("moved to driver 535, server and agent killed in the middle");
     moves::return_through_power_cut(&scene, first).await?;
     done("moved back to driver 550, the power cut in the middle");
