@@ -1,10 +1,13 @@
 //! Tests of a whole rack with real parts: namespace, taps, QEMU, firmware, and a BMC over TLS. The
 //! tests need root and the QEMU packages.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use muster_lab::control::{Act, DiskAnswer, DiskQuery, LabClient};
@@ -15,6 +18,7 @@ use muster_lab::plan::{AccelPlan, RackPlan, console_address};
 use muster_lab::{Rack, rack};
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
@@ -154,53 +158,107 @@ async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
 /// `clean` refuses the directory.
 #[tokio::test]
 async fn what_a_killed_lab_left_is_cleaned() {
-    let dir = tempfile::tempdir().unwrap();
-    let plan = dir.path().join("plan.json");
-    let machines = RackPlan::reference().machines.split_off(2);
-    std::fs::write(
-        &plan,
-        serde_json::to_vec(&RackPlan {
-            accel: AccelPlan::Tcg,
-            machines,
-        })
-        .unwrap(),
-    )
-    .unwrap();
-    let rack_dir = dir.path().join("rack");
-    let mut lab = tokio::process::Command::new(env!("CARGO_BIN_EXE_muster-lab"))
-        .args([
-            "up".as_ref(),
-            rack_dir.as_os_str(),
-            "--plan".as_ref(),
-            plan.as_os_str(),
-        ])
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let client = LabClient::new(&rack_dir).unwrap();
-    let begun = Instant::now();
-    loop {
-        match client.machines().await {
-            Ok(machines) if machines.len() == 1 => break,
-            seen => {
-                assert_eq!(lab.try_wait().unwrap(), None, "the lab ended: {seen:?}");
-                assert!(begun.elapsed() < LIMIT, "{seen:?}");
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    client.act("n3", &Act::PressButton).await.unwrap();
-    let refusal = rack::clean(&rack_dir).unwrap_err().to_string();
+    let mut lab = LabProcess::start();
+    lab.press_button().await;
+    let refusal = rack::clean(&lab.rack_dir()).unwrap_err().to_string();
     assert!(refusal.contains("in use"), "{refusal}");
-    lab.kill().await.unwrap();
-    let cleaned = rack::clean(&rack_dir).unwrap();
+    lab.kill();
+    let cleaned = rack::clean(&lab.rack_dir()).unwrap();
     assert_eq!(cleaned.processes, 1);
     assert!(
         !Path::new("/run/netns")
             .join(cleaned.netns.unwrap())
             .exists()
     );
+    assert_eq!(processes_of(&lab.rack_dir()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_failed_assertion_leaves_no_lab() {
+    let mut lab = LabProcess::start();
+    lab.press_button().await;
+    let (namespace, rack_dir) = (lab.namespace(), lab.rack_dir());
+    assert!(namespace.exists());
+    assert_eq!(processes_of(&rack_dir).len(), 1, "QEMU");
+    let failed = std::panic::catch_unwind(AssertUnwindSafe(move || {
+        assert!(!lab.namespace().exists(), "a failed assertion");
+    }));
+    assert!(failed.is_err());
+    assert!(!namespace.exists());
     assert_eq!(processes_of(&rack_dir), Vec::<String>::new());
+}
+
+/// A lab in a process of its own. Dropping the value, also by a failed assertion, ends the process
+/// and removes processes and namespace of the rack. A [`Rack`] in the test's own process does the
+/// same.
+struct LabProcess {
+    child: Child,
+    dir: TempDir,
+}
+
+impl LabProcess {
+    /// Starts a lab with the machine `n3`.
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = dir.path().join("plan.json");
+        let machines = RackPlan::reference().machines.split_off(2);
+        let accel = AccelPlan::Tcg;
+        let written = serde_json::to_vec(&RackPlan { accel, machines }).unwrap();
+        std::fs::write(&plan, written).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_muster-lab"))
+            .arg("up")
+            .arg(dir.path().join("rack"))
+            .arg("--plan")
+            .arg(plan)
+            .spawn()
+            .unwrap();
+        Self { child, dir }
+    }
+
+    fn rack_dir(&self) -> PathBuf {
+        self.dir.path().join("rack")
+    }
+
+    /// Waits until the lab answers, and starts the machine.
+    async fn press_button(&mut self) {
+        let client = LabClient::new(&self.rack_dir()).unwrap();
+        let begun = Instant::now();
+        loop {
+            match client.machines().await {
+                Ok(machines) if machines.len() == 1 => break,
+                seen => {
+                    let ended = self.child.try_wait().unwrap();
+                    assert_eq!(ended, None, "the lab ended: {seen:?}");
+                    assert!(begun.elapsed() < LIMIT, "{seen:?}");
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        client.act("n3", &Act::PressButton).await.unwrap();
+    }
+
+    /// Returns the namespace named by the lab's own record.
+    fn namespace(&self) -> PathBuf {
+        let record = std::fs::read(self.rack_dir().join("lease.json")).unwrap();
+        let record: Value = serde_json::from_slice(&record).unwrap();
+        Path::new("/run/netns").join(record["netns"].as_str().unwrap())
+    }
+
+    /// Kills the lab, and waits for its end.
+    fn kill(&mut self) {
+        // An error only means that the process ended in between.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for LabProcess {
+    fn drop(&mut self) {
+        self.kill();
+        if let Err(error) = rack::clean(&self.rack_dir()) {
+            eprintln!("the lab left something behind: {error}");
+        }
+    }
 }
 
 async fn wait_for_text(path: &Path, text: &str) {
@@ -223,9 +281,8 @@ fn processes_of(dir: &Path) -> Vec<String> {
         .flatten()
         .flatten()
         .map(|entry| entry.path());
-    let inside = |path: &std::path::PathBuf| {
-        std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
-    };
+    let inside =
+        |path: &PathBuf| std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
     pids.filter(inside)
         .map(|path| path.display().to_string())
         .collect()

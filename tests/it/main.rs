@@ -20,6 +20,7 @@ mod claims; // Claims: binding and release of nodes
 mod client; // The typed client over a real socket
 mod consoles; // Console output of nodes
 mod contention; // Many callers for one object
+mod cut_lists; // Lists of pages that show a part of their rows
 mod declared; // The shared contract of declared kinds
 mod disruption; // Nodes out of service, and the disruption budget
 mod documents; // Malformed documents: the checked shape is the stored shape

@@ -24,6 +24,13 @@ fn row<'page>(page: &'page str, name: &str) -> &'page str {
     rest.1.split("</tr>").next().unwrap()
 }
 
+/// The row of a package on the page of a stack.
+fn package_row<'page>(page: &'page str, name: &str) -> &'page str {
+    let start = format!("<tr><th scope=\"row\" class=\"free\">{name}</th>");
+    let rest = page.split_once(&start).unwrap_or_else(|| panic!("{page}"));
+    rest.1.split("</tr>").next().unwrap()
+}
+
 fn locked(name: &str, version: &str, size: u64) -> Value {
     json!({ "name": name, "version": version, "arch": "amd64", "size": size, "sha256": fleet::digest(name),
             "filename": format!("{name}.deb") })
@@ -65,6 +72,7 @@ async fn the_list_marks_an_ended_branch_a_near_end_and_a_missing_fix() {
         ("ended", "550.163.01-2"),
         ("near", "570.211.01-1"),
         ("lacking", "580.126.20-1"),
+        ("whole", "580.159.03-1"),
     ] {
         let path = format!("/v1/stacks/{name}");
         admin.put(&path, &with_driver(version)).await.expect(201);
@@ -93,6 +101,11 @@ async fn the_list_marks_an_ended_branch_a_near_end_and_a_missing_fix() {
     contains(row(&list, "lacking"), &["known fix is missing"]);
     assert!(!row(&list, "lacking").contains("support"), "{list}");
     assert!(!row(&list, "near").contains("fix"), "{list}");
+    contains(row(&list, "whole"), &["branch 580"]);
+    for unmarked in ["base", "whole"] {
+        let row = row(&list, unmarked);
+        assert!(!row.contains("support") && !row.contains("fix"), "{row}");
+    }
 
     server
         .app
@@ -121,6 +134,9 @@ async fn more_stacks_than_a_page_are_listed_on_the_next() {
     contains(row(&second, "s49"), &["href=\"/pools/gpu\""]);
     contains(&second, &["First page"]);
     assert!(!second.contains("rel=\"next\""), "{second}");
+    for former in ["id=\"s-base\"", "id=\"s-s48\""] {
+        assert!(!second.contains(former), "{second}");
+    }
     let after_all = page(&admin, "/stacks?after=s49").await;
     contains(&after_all, &["No further stacks"]);
 }
@@ -145,14 +161,18 @@ async fn one_stack_has_the_driver_with_sources_the_packages_and_the_pools() {
             "href=\"https://github.com/flatcar/Flatcar/issues/2155\"",
             "known fix is missing",
             "driver reload: libcuda1",
-            "wanted",
-            "dependency",
-            "sysctl vm.swappiness",
+            "<th scope=\"row\" class=\"free\">sysctl vm.swappiness</th><td class=\"free\">1</td>",
             "not uploaded",
             "No pool in your scope has the stack",
             "muster stack show next",
         ],
     );
+    for (name, words) in [
+        ("libcuda1", [">wanted<", ">2 MiB<", ">driver reload<"]),
+        ("zlib1g", [">dependency<", ">1 MiB<", ">none<"]),
+    ] {
+        contains(package_row(&shown, name), &words);
+    }
     let base = page(&admin, "/stacks/base").await;
     contains(
         &base,
@@ -191,7 +211,8 @@ async fn hundreds_of_packages_come_in_pages_with_a_filter() {
     );
     assert!(!first.contains("libx100"), "{first}");
     let last = page(&admin, "/stacks/large?from=200").await;
-    contains(&last, &["libx229", "First page"]);
+    contains(&last, &["libx200", "libx229", "First page"]);
+    assert!(!last.contains("libx199"), "{last}");
     assert!(!last.contains("rel=\"next\""), "{last}");
     let beyond = page(&admin, "/stacks/large?package=libx&from=900").await;
     contains(
@@ -220,7 +241,11 @@ async fn a_stack_without_a_lock_has_unknown_sizes() {
     let list = page(&admin, "/stacks").await;
     contains(
         row(&list, "open"),
-        &["no lock", "unknown", "branch unknown"],
+        &[
+            ">no lock<",
+            "data-label=\"size\">unknown<",
+            "branch unknown",
+        ],
     );
     contains(
         &page(&admin, "/stacks/open").await,
@@ -274,6 +299,9 @@ async fn an_unreadable_stack_is_a_row_with_advice() {
 #[tokio::test]
 async fn pools_outside_of_the_readers_scope_are_not_named() {
     let (server, admin) = declared().await;
+    fleet::available(&server, &admin, 1).await;
+    let claim = json!({ "name": "held", "spec": { "pool": "gpu", "node": "n1" } });
+    admin.post("/v1/claims", &claim).await.expect(201);
     let site = json!({ "spec": {} });
     admin.put("/v1/sites/elsewhere", &site).await.expect(201);
     let token = json!({ "name": "elsewhere", "role": "viewer", "scope": { "site": "elsewhere" }, "expires_in_s": 3600 });
@@ -282,10 +310,12 @@ async fn pools_outside_of_the_readers_scope_are_not_named() {
     let reader = server.with(Some(secret));
     for path in ["/stacks", "/stacks/base"] {
         let seen = page(&reader, path).await;
-        contains(&seen, &["base"]);
+        contains(&seen, &[">base<"]);
         assert!(!seen.contains("/pools/gpu"), "{path}: {seen}");
         contains(&page(&admin, path).await, &["/pools/gpu"]);
     }
+    let assigned = "<span class=\"num\">1</span> nodes in your scope have the stack assigned";
+    contains(&page(&admin, "/stacks/base").await, &[assigned]);
     contains(
         &page(&reader, "/stacks/base").await,
         &[
@@ -293,4 +323,17 @@ async fn pools_outside_of_the_readers_scope_are_not_named() {
             "No pool in your scope has the stack",
         ],
     );
+    // A missing stack of such a pool.
+    sqlx::query(
+        "UPDATE objects SET spec = jsonb_set(spec, '{stack}', '\"gone\"') WHERE kind = 'pool'",
+    )
+    .execute(&server.app.pool)
+    .await
+    .unwrap();
+    contains(
+        &page(&admin, "/stacks").await,
+        &["missing-stacks", ">gone<"],
+    );
+    let seen = page(&reader, "/stacks").await;
+    assert!(!seen.contains("missing-stacks"), "{seen}");
 }

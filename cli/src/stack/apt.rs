@@ -14,6 +14,8 @@ use super::Versions;
 
 /// Time limit of a run of apt. Downloads of a GPU stack have gigabytes.
 const DEADLINE: Duration = Duration::from_hours(1);
+/// Most lines repeated from a failed program.
+const REASONS: usize = 20;
 /// Code names of the supported releases.
 const SUITES: [(&str, &str, &str); 2] = [("debian", "12", "bookworm"), ("debian", "13", "trixie")];
 
@@ -294,6 +296,21 @@ fn targets(packages: &Versions, absent: &[String]) -> Vec<String> {
         .collect()
 }
 
+/// Returns the first lines of a failed program, with the number of further lines.
+fn list_reasons(said: &[impl AsRef<str>]) -> String {
+    let lines = said.iter().flat_map(|said| said.as_ref().lines());
+    let mut lines = lines.filter(|line| !line.ends_with("..."));
+    let mut why = String::new();
+    for line in lines.by_ref().take(REASONS) {
+        write!(why, "\n  {line}").expect("writing to a string cannot fail");
+    }
+    match lines.count() {
+        0 => {}
+        more => write!(why, "\n  and {more} more lines").expect("writing to a string cannot fail"),
+    }
+    why
+}
+
 /// Returns the standard output of a successful program.
 async fn output(mut command: Command, what: &str) -> anyhow::Result<String> {
     command
@@ -310,16 +327,24 @@ async fn output(mut command: Command, what: &str) -> anyhow::Result<String> {
             String::from_utf8(output.stdout).with_context(|| format!("{what} printed no UTF-8"))
         }
         false => {
-            let mut why = String::new();
-            for line in String::from_utf8_lossy(&output.stderr)
-                .lines()
-                .chain(String::from_utf8_lossy(&output.stdout).lines())
-                .filter(|line| !line.ends_with("..."))
-                .take(20)
-            {
-                write!(why, "\n  {line}").expect("writing to a string cannot fail");
-            }
-            bail!("{what} failed ({}):{why}", output.status)
+            let said = [&output.stderr, &output.stdout].map(|said| String::from_utf8_lossy(said));
+            bail!("{what} failed ({}):{}", output.status, list_reasons(&said))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::list_reasons;
+
+    #[test]
+    fn lines_of_a_failed_program_are_cut_with_their_number() {
+        let lines = |count: usize| "E: broken\n".repeat(count);
+        let short = list_reasons(&[lines(18), "Reading...\nand so on\nE: end\n".to_owned()]);
+        assert!(short.ends_with("\n  and so on\n  E: end"), "{short}");
+        assert_eq!(short.lines().count(), 21, "20 lines after an empty one");
+        let long = list_reasons(&[lines(23)]);
+        assert!(long.ends_with("E: broken\n  and 3 more lines"), "{long}");
+        assert_eq!(long.lines().count(), 22);
     }
 }

@@ -13,6 +13,8 @@ use crate::values::Mac;
 
 /// RFC 8200: the minimum MTU of an IPv6 link.
 const LEAST_IPV6_MTU: u32 = 1280;
+/// Most network cards named in a message.
+const NAMED: usize = 16;
 
 /// The target node of a rendering.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +127,12 @@ fn describe_missing(name: &str, interface: &Interface, subject: Subject<'_>) -> 
         Match::Pci(address) => format!("at the PCI address {address}"),
         Match::Interface(known) => format!("called {known}"),
     };
-    let has: Vec<String> = subject.facts.nics.iter().take(16).map(called).collect();
+    let nics = &subject.facts.nics;
+    let mut has: Vec<String> = nics.iter().take(NAMED).map(called).collect();
+    let more = nics.len().saturating_sub(NAMED);
+    if more > 0 {
+        has.push(format!("and {more} more"));
+    }
     let Subject { profile, node, .. } = subject;
     format!(
         "The network profile {profile} wants an interface {what} ({name}), which {node} does not have; it has {}. Inspect the node again, or change \

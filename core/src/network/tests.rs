@@ -554,6 +554,22 @@ fn a_rail_is_never_another_card_because_one_has_no_link() {
     assert!(fewer.unwrap_err().contains("that is rail 4"));
 }
 
+#[test]
+fn of_many_cards_the_unnamed_are_counted() {
+    let crowd = |facts: &mut Facts, _: &mut BTreeMap<String, String>, _: &mut Own| {
+        let more = (4..=20).map(|last| nic(&format!("eth{last}"), last, "0000:aa:00.0", Some(1)));
+        facts.nics.extend(more);
+    };
+    let missing = with("/interfaces/second/is/pci", json!("0000:ff:00.0"));
+    let why = rendered(missing, crowd).unwrap_err();
+    assert!(why.contains("and 4 more. Inspect"), "{why}");
+    let few = rendered(
+        with("/interfaces/second/is/pci", json!("0000:ff:00.0")),
+        |_, _, _| {},
+    );
+    assert!(!few.unwrap_err().contains("more. Inspect"));
+}
+
 /// Text of a label, and the reason for a rejection; empty for a valid address.
 #[test]
 fn an_address_that_no_node_can_have_is_refused() {

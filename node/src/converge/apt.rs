@@ -131,11 +131,9 @@ fn reinstall(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<
     if incoming.is_empty() {
         return Ok(());
     }
-    for (name, paths) in &damage {
-        cx.log(&format!(
-            "{name} is installed again, because of {}",
-            paths.join(", ")
-        ));
+    for (name, differences) in &damage {
+        let told = damage::join_differences(differences);
+        cx.log(&format!("{name} is installed again; differences: {told}"));
     }
     prepare(machine)?;
     discard_strangers(machine, plan, cx)?;
@@ -145,6 +143,8 @@ fn reinstall(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<
     let forecast = install.forecast(machine, cx)?;
     refuse_unplanned(plan, &LeavingPackages::default(), &forecast)?;
     install.download(machine, plan, &incoming, cx)?;
+    // After the download: a link may lead to a working library.
+    damage::clear_places(machine, &damage)?;
     note_reboot(machine, &database, &incoming, &BTreeSet::new())?;
     Record::load(machine)?.bring(machine, &database, &incoming)?;
     install.carry_out(machine, &incoming, &BTreeSet::new(), cx)

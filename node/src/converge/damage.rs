@@ -1,7 +1,9 @@
-//! Files of the driver's packages that differ from dpkg's digests, because a person changed or
-//! removed the files. Other packages are not read: a look runs beside the jobs of the node.
+//! Files of the driver's packages that differ from dpkg's digests, because a person changed,
+//! removed or replaced the files. Other packages are not read: a look runs beside the jobs of the
+//! node.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use muster_core::stacks::diff::{Class, package_class};
@@ -10,6 +12,7 @@ use muster_core::wire::node::{Failure, FailureCode};
 
 use super::dpkg::Database;
 use super::item::Item;
+use super::misplaced::{self, Diversions, Misplaced};
 use crate::failure::retryable;
 use crate::job::JobContext;
 use crate::machine::Machine;
@@ -19,7 +22,7 @@ use crate::tool::{self, Call};
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// Exit status of dpkg after a failed check. Older versions end with 0 after a difference.
 const DIFFERS: i32 = 1;
-/// Paths named for a package.
+/// Differences named for a package.
 const NAMED_MAX: usize = 3;
 /// Folders that an image may leave out of its packages.
 const LEFT_OUT: [&str; 8] = [
@@ -33,8 +36,26 @@ const LEFT_OUT: [&str; 8] = [
     "/usr/share/man/",
 ];
 
-/// The differing files of each damaged package, by name.
-pub(super) type Damage = BTreeMap<String, Vec<String>>;
+/// The differences of each damaged package, by name.
+pub(super) type Damage = BTreeMap<String, Vec<Difference>>;
+
+/// A difference of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Difference {
+    /// Path of a changed or missing file.
+    Content(String),
+    /// Another thing than a file.
+    Misplaced(Misplaced),
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Content(path) => f.write_str(path),
+            Self::Misplaced(misplaced) => write!(f, "{misplaced}"),
+        }
+    }
+}
 
 /// Compares the files of the driver's installed packages with dpkg's digests. dpkg follows
 /// diversions. Files of the plan are left out, because the plan has another content for the path.
@@ -58,17 +79,63 @@ pub(super) fn find(
         Ok(paths)
     };
     let mut damage = Damage::new();
+    let diversions = Diversions::read(machine)?;
+    let mut comparable = Vec::new();
+    for package in checked {
+        let mut found = misplaced::list_misplaced(machine, package, &diversions)?;
+        if found.is_empty() {
+            comparable.push(package);
+        }
+        found.retain(|one| !is_planned(plan, &one.place) && !is_left_out(&one.place));
+        add_differences(&mut damage, package, found, Difference::Misplaced);
+    }
     // dpkg does not name the package of a file, and without a difference one run is enough.
-    if checked.is_empty() || differing(&checked)?.is_empty() {
+    if comparable.is_empty() || differing(&comparable)?.is_empty() {
         return Ok(damage);
     }
-    for package in checked {
-        let paths = differing(&[package])?;
-        if !paths.is_empty() {
-            damage.insert(package.name.clone(), paths);
-        }
+    for package in comparable {
+        add_differences(
+            &mut damage,
+            package,
+            differing(&[package])?,
+            Difference::Content,
+        );
     }
     Ok(damage)
+}
+
+fn add_differences<Found>(
+    damage: &mut Damage,
+    package: &LockedPackage,
+    found: Vec<Found>,
+    difference: impl Fn(Found) -> Difference,
+) {
+    if !found.is_empty() {
+        let differences = found.into_iter().map(difference).collect();
+        damage.insert(package.name.clone(), differences);
+    }
+}
+
+/// Removes the things in the place of files, so that dpkg unpacks the files.
+///
+/// # Errors
+/// As [`Misplaced::remove`].
+pub(super) fn clear_places(machine: &Machine, damage: &Damage) -> Result<(), Failure> {
+    for (package, differences) in damage {
+        for difference in differences {
+            match difference {
+                Difference::Content(_) => {}
+                Difference::Misplaced(misplaced) => misplaced.remove(machine, package)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Joins differences for people.
+pub(super) fn join_differences(differences: &[Difference]) -> String {
+    let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    told.join(", ")
 }
 
 /// Whether an item of the driver's packages differs: only then the packages are read again.
@@ -90,14 +157,14 @@ fn is_planned(plan: &ConvergePlan, path: &str) -> bool {
 pub(super) fn mark(items: &mut [Item], damage: &Damage) {
     for item in items {
         let name = item.name.strip_prefix("package ");
-        let Some(paths) = name.and_then(|name| damage.get(name)) else {
+        let Some(differences) = name.and_then(|name| damage.get(name)) else {
             continue;
         };
-        let more = match paths.len().saturating_sub(NAMED_MAX) {
+        let more = match differences.len().saturating_sub(NAMED_MAX) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let named = paths[..paths.len().min(NAMED_MAX)].join(", ");
+        let named = join_differences(&differences[..differences.len().min(NAMED_MAX)]);
         item.fits = false;
         item.found = Some(format!("{}, changed: {named}{more}", item.wanted));
     }
@@ -161,10 +228,13 @@ fn read_paths(said: &str) -> Vec<String> {
         let differs = result == "missing" || result.contains('5');
         // dpkg adds the reason for an unreadable file in brackets.
         let path = path.split(" (").next()?;
-        let is_left_out = LEFT_OUT.iter().any(|folder| path.starts_with(folder));
-        (differs && kind != Some("c") && !is_left_out).then(|| path.to_owned())
+        (differs && kind != Some("c") && !is_left_out(path)).then(|| path.to_owned())
     });
     paths.collect()
+}
+
+fn is_left_out(path: &str) -> bool {
+    LEFT_OUT.iter().any(|folder| path.starts_with(folder))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod item; // Wanted and found state of an item
 pub(crate) mod kernel; // Settings, modules, command line, release
 pub(crate) mod kernel_facts; // Releases, modules and the command line, from files
 pub mod managed; // Configuration files made from the plan
+mod misplaced; // Folders and other things in the place of files
 pub(crate) mod module_file; // The file behind a module's name
 mod pending; // Unfinished work of a killed run
 mod postponed; // Service starts by packages

@@ -31,8 +31,12 @@ const WAITING: i64 = 1000;
 pub(super) struct Page {
     frame: Frame,
     pools: Vec<Pool>,
+    /// Whether the reader has more pools.
+    more_pools: bool,
     claims: Vec<Claim>,
     pending: Vec<Pending>,
+    /// Whether more requests wait.
+    more_pending: bool,
     pool: String,
     next: String,
 }
@@ -91,7 +95,8 @@ pub(super) async fn list_claims(
     let mut conn = app.pool.acquire().await?;
     let sight = actor.sight();
     let nodes = filter::list_visible(&mut conn, &filter::NODES, &sight).await?;
-    let pools = db::objects::list(&mut conn, "pool", &sight, POOLS).await?;
+    let mut pools = db::objects::list(&mut conn, "pool", &sight, POOLS + 1).await?;
+    let more_pools = cut_surplus(&mut pools, POOLS);
     let counts = db::pages::work::count_pools(&mut conn, nodes.as_deref()).await?;
     let only = Some(query.pool.as_str()).filter(|name| !name.is_empty());
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
@@ -114,9 +119,10 @@ pub(super) async fn list_claims(
     let oldest = filter::Page {
         sort: filter::OLDEST_FIRST,
         after: None,
-        limit: WAITING,
+        limit: WAITING + 1,
     };
-    let waiting = filter::list_ids(&mut conn, &waits, &[], &sight, oldest).await?;
+    let mut waiting = filter::list_ids(&mut conn, &waits, &[], &sight, oldest).await?;
+    let more_pending = cut_surplus(&mut waiting, WAITING);
     let waiting = db::approvals::list_by_id(&mut conn, &waiting).await?;
     let pool_part = only
         .map(|name| format!("pool={}&", format::escape(name)))
@@ -134,6 +140,7 @@ pub(super) async fn list_claims(
         frame: Frame::new(&visit, &actor, Section::Claims, "Claims")
             .by_hand("muster claim list", &path),
         pools: pools.into_iter().map(|row| pool(row, &counts)).collect(),
+        more_pools,
         claims: claims
             .into_iter()
             .map(|row| claim(row, &changes, may_replace, visit.now))
@@ -142,9 +149,15 @@ pub(super) async fn list_claims(
             .into_iter()
             .map(|row| approvals::pending(row, &actor, visit.now))
             .collect(),
+        more_pending,
         pool: query.pool,
         next,
     })
+}
+
+/// Cuts a list read with one row more than the limit. Returns whether more rows exist.
+fn cut_surplus<Row>(rows: &mut Vec<Row>, most: i64) -> bool {
+    format::cut_rows(rows, usize::try_from(most).unwrap_or(0)) > 0
 }
 
 fn pool(row: ObjectRow, counts: &[PoolCount]) -> Pool {

@@ -85,6 +85,30 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     }
 }
 
+/// Cuts a list of rows, and returns the number of the rows that were cut off.
+pub(super) fn cut_rows<Row>(rows: &mut Vec<Row>, most: usize) -> usize {
+    let more = rows.len().saturating_sub(most);
+    rows.truncate(most);
+    more
+}
+
+/// Cuts a list of sentences. A cut list ends with the number of further sentences.
+pub(super) fn cut_sentences(mut told: Vec<String>, most: usize) -> Vec<String> {
+    let more = cut_rows(&mut told, most);
+    if more > 0 {
+        told.push(format!("and {more} more"));
+    }
+    told
+}
+
+/// Counts the rows of a table with at most `most` rows: `64 of 80`, or `12`.
+pub(super) fn count_rows(all: usize, most: usize) -> String {
+    match all > most {
+        true => format!("{most} of {all}"),
+        false => all.to_string(),
+    }
+}
+
 /// Returns the last `most` characters. A cut text begins with `…`.
 pub(super) fn tail(text: &str, most: usize) -> String {
     match text.char_indices().nth_back(most.saturating_sub(1)) {
@@ -164,6 +188,17 @@ mod tests {
             [count(999), count(1000), count(-1_234_567)],
             ["999", "1,000", "-1,234,567"]
         );
+    }
+
+    #[test]
+    fn a_cut_list_names_the_number_of_the_others() {
+        let told = || vec!["a".to_owned(), "b".to_owned(), "c".to_owned()];
+        assert_eq!(cut_sentences(told(), 2), ["a", "b", "and 1 more"]);
+        assert_eq!(cut_sentences(told(), 3), ["a", "b", "c"]);
+        let mut rows = told();
+        assert_eq!((cut_rows(&mut rows, 1), rows.len()), (2, 1));
+        assert_eq!((cut_rows(&mut rows, 1), rows.len()), (0, 1));
+        assert_eq!([count_rows(64, 64), count_rows(65, 64)], ["64", "64 of 65"]);
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn render_foreseen(run: PairRun) -> Foreseen {
     Foreseen {
         taken: taken.into_iter().take(SHOWN).map(|end| end.node).collect(),
         beyond: run.beyond,
-        left: left.into_iter().take(SHOWN).map(why).collect(),
+        left: format::cut_sentences(left.into_iter().map(why).collect(), SHOWN),
     }
 }
 

@@ -49,10 +49,14 @@ pub(super) struct Page {
 /// The disruption budget: nodes out of service against the allowed number.
 struct Budget {
     accounts: Vec<Account>,
+    /// Number of further accounts of failure domains.
+    more_accounts: usize,
     out: Vec<Out>,
     /// Number of nodes out of service that are not shown.
     unlisted: usize,
     waiting: Vec<Waiting>,
+    /// Number of further requests.
+    more_waiting: usize,
 }
 
 /// The account of the pool, or of a failure domain.
@@ -104,9 +108,13 @@ struct Run {
     beyond: u32,
     findings: Vec<String>,
     ends: Vec<End>,
+    /// Number of further nodes of the run.
+    more_ends: usize,
     /// A row for each measured node, with one cell for each other measured node.
     picture: Vec<Vec<Cell>>,
     pairs: Vec<Pair>,
+    /// Number of pairs with measurements, also of pairs that are not shown.
+    measured: usize,
 }
 
 struct End {
@@ -234,7 +242,7 @@ fn render_replicas(standing: PoolReplicas, now: Timestamp) -> Replicas {
 fn render_budget(seen: Disruption, now: Timestamp) -> Budget {
     let listed = seen.nodes_out.len().min(ROWS);
     let pool = render_account("This pool".to_owned(), seen.account);
-    let domains = seen.domains.into_iter().map(|domain| {
+    let domains = seen.domains.iter().take(ROWS).map(|domain| {
         let of = format!("{} at {}", domain.id, domain.site);
         render_account(of, domain.account)
     });
@@ -258,7 +266,9 @@ fn render_budget(seen: Disruption, now: Timestamp) -> Budget {
         why: format::cut(&wait.detail, 300),
     });
     Budget {
-        accounts: [pool].into_iter().chain(domains.take(ROWS)).collect(),
+        more_accounts: seen.domains.len().saturating_sub(ROWS),
+        more_waiting: seen.waiting.len().saturating_sub(ROWS),
+        accounts: [pool].into_iter().chain(domains).collect(),
         out: out.collect(),
         unlisted: seen.unlisted as usize + seen.nodes_out.len() - listed,
         waiting: waiting.collect(),
@@ -305,6 +315,8 @@ fn render_run(run: PairRun, measured: Vec<MeasuredPair>, now: Timestamp) -> Run 
             .map(|told| format::cut(told, 400))
             .collect(),
         picture: picture(&ends, &measured),
+        more_ends: run.ends.len().saturating_sub(ROWS),
+        measured: measured.len(),
         ends: run
             .ends
             .iter()

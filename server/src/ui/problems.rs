@@ -14,6 +14,8 @@ use super::format;
 
 /// Larger than any problem document of the server, in bytes.
 const LARGEST: usize = 64 * 1024;
+/// Most faults of a document named on the page.
+const FAULTS: usize = 20;
 
 /// The problem document written by `Error`.
 #[derive(Debug, Default, Deserialize)]
@@ -97,12 +99,7 @@ async fn page(response: Response, here: &str, reading: bool, part: bool) -> Resp
         title,
         advice,
         detail: format::cut(&problem.detail, 1000),
-        faults: problem
-            .errors
-            .iter()
-            .take(20)
-            .map(|fault| format::cut(&format!("{}: {}", fault.pointer, fault.detail), 300))
-            .collect(),
+        faults: format::cut_sentences(list_faults(&problem), FAULTS),
         back: if reading {
             "/".to_owned()
         } else {
@@ -118,6 +115,14 @@ async fn page(response: Response, here: &str, reading: bool, part: bool) -> Resp
         response.headers_mut().insert(header::RETRY_AFTER, value);
     }
     response
+}
+
+fn list_faults(problem: &Problem) -> Vec<String> {
+    let told = problem.errors.iter().map(|fault| {
+        let fault = format!("{}: {}", fault.pointer, fault.detail);
+        format::cut(&fault, 300)
+    });
+    told.collect()
 }
 
 /// Returns the page of the submitted form: the path of the action names the node or the rollout.
@@ -227,6 +232,20 @@ mod tests {
             html.contains("Look for the object in the list of nodes") && !html.contains("<b>"),
             "{html}"
         );
+    }
+
+    #[tokio::test]
+    async fn many_faults_are_cut_with_their_number() {
+        let faults = (0..23).map(|number| crate::error::Fault {
+            pointer: format!("/spec/f{number}"),
+            code: "out_of_range",
+            detail: "wrong".to_owned(),
+        });
+        let wrong = Error::Unprocessable(faults.collect()).into_response();
+        let html = body(page(wrong, "/pools/x", true, false).await).await;
+        assert!(html.contains("/spec/f19: wrong"), "{html}");
+        assert!(html.contains("<li>and 3 more</li>"), "{html}");
+        assert!(!html.contains("/spec/f20"), "{html}");
     }
 
     #[tokio::test]

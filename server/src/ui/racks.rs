@@ -184,11 +184,9 @@ fn cabling(row: &RackRow, heard: &[HeardRow]) -> Vec<String> {
         .map(|seen| (seen.node.clone(), seen.neighbours.clone()))
         .collect();
     plan.retain(|cable| heard.contains_key(&cable.node));
-    sentences(&findings(&plan, &heard))
-        .iter()
-        .map(|told| format::cut(told, 300))
-        .take(CABLES)
-        .collect()
+    let told = sentences(&findings(&plan, &heard));
+    let told = told.iter().map(|told| format::cut(told, 300)).collect();
+    format::cut_sentences(told, CABLES)
 }
 
 /// Returns the position of a node in the picture. A node without a unit of the rack gets a negative
@@ -236,5 +234,49 @@ fn render_power(committed: i64, budget: i64) -> Power {
         budget: budget.max(1),
         told,
         tone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use muster_core::ids::ObjectId;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn findings_about_cables_are_cut_with_their_number() {
+        let cables: Vec<_> = (0..CABLES + 5)
+            .map(|number| {
+                json!({ "node": "n1", "nic": format!("eth{number}"), "switch": "leaf1",
+                        "port": format!("Ethernet1/{number}") })
+            })
+            .collect();
+        // Each cable is in another port.
+        let neighbours = (0..CABLES + 5).map(|number| Neighbour {
+            nic: format!("eth{number}"),
+            chassis: "leaf1".to_owned(),
+            port: format!("Ethernet2/{number}"),
+            ..Neighbour::default()
+        });
+        let id = ObjectId(Uuid::nil());
+        let row = RackRow {
+            id,
+            name: "r1".to_owned(),
+            spec: json!({ "cables": cables }),
+            committed_w: 0,
+            nodes: 1,
+        };
+        let heard = HeardRow {
+            rack: id,
+            node: "n1".to_owned(),
+            observed_at: Timestamp::UNIX_EPOCH,
+            neighbours: neighbours.collect(),
+        };
+        let told = cabling(&row, &[heard]);
+        assert_eq!(told.len(), CABLES + 1, "{told:?}");
+        assert_eq!(told.last().map(String::as_str), Some("and 5 more"));
     }
 }

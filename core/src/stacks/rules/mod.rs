@@ -8,6 +8,7 @@ mod branches; // Branches of the driver, as data
 mod checks; // The kinds of check, one file each
 mod evaluate; // All findings about a stack
 mod hardware; // Checks of firmware and BIOS items
+mod kernels; // The kernels of a stack
 mod known_bad; // Combinations declared as bad by a stack
 mod node; // Findings about a stack on one node
 mod observed; // Firmware and expectations against the facts of a node

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::book::book;
-use super::{Finding, Level, hardware};
+use super::{Finding, Level, hardware, kernels};
 use crate::stacks::check::{Words, is_package, is_version};
 use crate::stacks::language::is_value;
 use crate::stacks::{FileItem, Part, StackSpec};
@@ -48,6 +48,7 @@ pub fn findings(stack: &StackSpec) -> Vec<Finding> {
         check_values(file, &mut report);
     }
     check_contradictions(stack, &mut report);
+    kernels::check(stack, &mut report);
     hardware::check(stack, &mut report);
     found
 }

@@ -141,15 +141,6 @@ impl<'a> Packages<'a> {
     /// Returns the releases of the present kernels: from the stack's packages, otherwise from the
     /// image or the node.
     pub(super) fn kernels(&self) -> Vec<String> {
-        let by_release = |name: &str| {
-            let release = name.strip_prefix("linux-image-")?;
-            let release = release
-                .strip_prefix("unsigned-")
-                .unwrap_or(release)
-                .trim_end_matches("-unsigned");
-            (release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains("-dbg"))
-                .then(|| release.to_owned())
-        };
         let brought = self.subject.stack.packages.keys().map(String::as_str);
         let locked = self
             .subject
@@ -158,7 +149,7 @@ impl<'a> Packages<'a> {
             .iter()
             .flat_map(|lock| &lock.packages)
             .map(|package| package.name.as_str());
-        let mut kernels: Vec<String> = brought.chain(locked).filter_map(by_release).collect();
+        let mut kernels: Vec<String> = brought.chain(locked).filter_map(release_of).collect();
         // A kernel from the stack will run. Without one, the image's kernel runs, or the present
         // kernel of a system installed without Muster.
         if kernels.is_empty() {
@@ -221,6 +212,17 @@ impl<'a> Packages<'a> {
                     .any(|line| !line.starts_with('#') && line.contains(text))
             })
     }
+}
+
+/// Returns the release of a kernel package. `None` for another package, also for a metapackage.
+pub(super) fn release_of(name: &str) -> Option<String> {
+    let release = name.strip_prefix("linux-image-")?;
+    let release = release
+        .strip_prefix("unsigned-")
+        .unwrap_or(release)
+        .trim_end_matches("-unsigned");
+    (release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains("-dbg"))
+        .then(|| release.to_owned())
 }
 
 fn is_of_component(component: &Component, name: &str) -> bool {

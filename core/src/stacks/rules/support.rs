@@ -93,8 +93,33 @@ mod tests {
         assert_eq!(judge(None, false, now), Support::Unknown);
         assert_eq!(judge(None, true, now), Support::Ended(None));
         assert_eq!(judge(Some("spring"), false, now), Support::Unknown);
-        for support in [Support::Unknown, Support::Ended(None)] {
-            assert!(support.describe().contains("support"), "{support:?}");
+    }
+
+    #[test]
+    fn each_support_has_words_of_its_own() {
+        let june = || "2026-06".to_owned();
+        for (support, words) in [
+            (Support::Ended(Some(june())), "support ended in 2026-06"),
+            (Support::Ended(None), "support has ended"),
+            (Support::EndsSoon(june()), "support ends in 2026-06"),
+            (Support::Until(june()), "supported until 2026-06"),
+            (Support::Unknown, "end of support unknown"),
+        ] {
+            assert_eq!(support.describe(), words);
+        }
+    }
+
+    #[test]
+    fn the_last_day_of_a_short_month_and_of_a_leap_year_counts() {
+        for (month, last, next) in [
+            ("2026-02", "2026-02-28T23:59:59Z", "2026-03-01T00:00:00Z"),
+            ("2028-02", "2028-02-29T23:59:59Z", "2028-03-01T00:00:00Z"),
+            ("2026-12", "2026-12-31T23:59:59Z", "2027-01-01T00:00:00Z"),
+        ] {
+            let soon = Support::EndsSoon(month.to_owned());
+            assert_eq!(judge(Some(month), false, last), soon, "{last}");
+            let ended = Support::Ended(Some(month.to_owned()));
+            assert_eq!(judge(Some(month), false, next), ended, "{next}");
         }
     }
 }

@@ -13,6 +13,9 @@ const PLAIN: (&str, &str) = ("linux-modules-nvidia-540-6.1.0-40-amd64", "540.1")
 const TIED: (&str, &str) = ("linux-modules-nvidia-570-6.1.0-40-amd64", "570.1");
 /// Builds the modules of [`OLDER`] on the node.
 const DKMS: (&str, &str) = ("nvidia-kernel-dkms", "550.1");
+/// Build the modules of other drivers on the node.
+const OPEN_DKMS: (&str, &str) = ("nvidia-open-kernel-dkms", "550.1");
+const TESLA_DKMS: (&str, &str) = ("nvidia-tesla-535-kernel-dkms", "535.1");
 const SUPPORT: &str = "nvidia-kernel-support";
 const MODULE: &str = "usr/lib/modules/6.1.0-40-amd64/updates/nvidia/nvidia-current.ko.xz";
 const TESLA_MODULE: &str = "usr/lib/modules/6.1.0-40-amd64/updates/nvidia/nvidia-tesla-535.ko.xz";
@@ -22,8 +25,9 @@ const PREINST: &str = "#!/bin/sh\n[ ! -e /run/broken ]\n";
 /// The relations of a package with modules of these names.
 fn relate(stem: &str, version: &str) -> String {
     let modules = format!("{stem}-modules-{RELEASE}");
+    let sources = [DKMS.0, OPEN_DKMS.0, TESLA_DKMS.0].join(", ");
     format!(
-        "Provides: {modules} (= {version})\nConflicts: nvidia-kernel-dkms, {modules}\nReplaces: {modules}\n"
+        "Provides: {modules} (= {version})\nConflicts: {sources}, {modules}\nReplaces: {modules}\n"
     )
 }
 
@@ -44,6 +48,8 @@ fn setup() -> Option<(Tree, Bundle)> {
         (SUPPORT, "570.1", "", &[]),
         (SUPPORT, "570.2", "", &[]),
         (DKMS.0, DKMS.1, "", &[]),
+        (OPEN_DKMS.0, OPEN_DKMS.1, "", &[]),
+        (TESLA_DKMS.0, TESLA_DKMS.1, "", &[]),
     ]);
     tree.write("/proc/sys/kernel/osrelease", &format!("{RELEASE}\n"));
     Some((tree, bundle))
@@ -52,7 +58,8 @@ fn setup() -> Option<(Tree, Bundle)> {
 /// Returns the installed packages of the bundle.
 fn installed(machine: &Machine) -> Vec<&'static str> {
     let database = dpkg::Database::read(machine).expect("a database");
-    let mut names = vec![OLDER.0, NEWER.0, TESLA.0, PLAIN.0, TIED.0, DKMS.0];
+    let mut names = vec![OLDER.0, NEWER.0, TESLA.0, PLAIN.0, TIED.0];
+    names.extend([DKMS.0, OPEN_DKMS.0, TESLA_DKMS.0]);
     names.retain(|name| database.has(name));
     names
 }
@@ -136,11 +143,11 @@ fn a_branch_with_other_files_may_be_beside_and_leaves_with_its_lock() {
 }
 
 #[test]
-fn modules_of_the_running_kernel_yield_to_the_package_of_dkms() {
+fn modules_of_the_running_kernel_yield_to_the_source_of_any_driver() {
     let Some((tree, bundle)) = setup() else {
         return;
     };
-    for package in [OLDER, DKMS, OLDER] {
+    for package in [OLDER, DKMS, OLDER, OPEN_DKMS, OLDER, TESLA_DKMS, OLDER] {
         assert_eq!(converge_to(&tree, &bundle, &[package]), 1, "{}", package.0);
         assert_eq!(installed(&tree.machine()), [package.0]);
     }

@@ -1,5 +1,12 @@
 //! Changes of the driver by hand, found by a look and repaired by a converge.
 
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
 use super::*;
 
 const LIBRARY: &str = "/usr/lib/driver/libcuda.so.550";
@@ -77,6 +84,93 @@ fn changed_and_removed_files_of_the_driver_are_found_and_repaired() {
     );
     tree.remove("/run/muster/reboot.json");
     assert!(run_on(&machine, &plan, &cx()).expect("and again").clean());
+}
+
+/// Makes a thing at a path.
+type Make = fn(&Path);
+
+#[test]
+fn a_thing_in_the_place_of_a_file_is_found_and_repaired() {
+    let Some(tree) = Tree::unpack() else {
+        return;
+    };
+    let files = [
+        ("usr/lib/driver/libcuda.so.550", "library\n"),
+        ("usr/lib/driver/libcuda.conf", "text\n"),
+    ];
+    let bundle = Bundle::of(&[("libcuda1", VERSION, "", &files)]);
+    let (machine, plan) = (tree.machine(), bundle.plan(&[("libcuda1", VERSION)]));
+    let look = ConvergePlan {
+        dry_run: true,
+        ..plan.clone()
+    };
+    // As a boot does.
+    let boot = || {
+        let _ = std::fs::remove_file(tree.path("/run/muster/reboot.json"));
+    };
+    run_on(&machine, &plan, &cx()).expect("the driver");
+    let place = tree.path(LIBRARY);
+    let kinds: [(&str, Make); 4] = [
+        ("a folder", |path| {
+            std::fs::create_dir(path).expect("a folder");
+        }),
+        ("a link", |path| {
+            symlink("libcuda.conf", path).expect("a link");
+        }),
+        ("a FIFO", |path| {
+            mkfifo(path, Mode::S_IRWXU).expect("a FIFO");
+        }),
+        ("a socket", |path| {
+            UnixListener::bind(path).expect("a socket");
+        }),
+    ];
+    for (kind, make) in kinds {
+        tree.remove(LIBRARY);
+        make(&place);
+        boot();
+        let drift = run_on(&machine, &look, &cx()).expect("a look");
+        let item = ["package libcuda1"];
+        assert_eq!(outcomes(&drift, ItemOutcome::Differs), item, "{kind}");
+        let words = format!("{kind} is in the place of {LIBRARY}");
+        let mut items = drift.items.iter();
+        let is_told =
+            items.any(|item| item.before.as_ref().is_some_and(|was| was.contains(&words)));
+        assert!(is_told, "{words}: {drift:#?}");
+        let report = run_on(&machine, &plan, &cx()).expect("the repair");
+        assert_eq!(outcomes(&report, ItemOutcome::Changed), item, "{kind}");
+        let found = place.symlink_metadata().expect("the library");
+        assert!(found.is_file(), "{kind}");
+        assert_eq!(tree.text(LIBRARY), "library\n");
+    }
+    boot();
+    assert!(run_on(&machine, &plan, &cx()).expect("and again").clean());
+}
+
+#[test]
+fn a_folder_with_content_in_the_place_of_a_file_is_kept() {
+    let Some(tree) = Tree::unpack() else {
+        return;
+    };
+    let files = [("usr/lib/driver/libcuda.so.550", "library\n")];
+    let bundle = Bundle::of(&[("libcuda1", VERSION, "", &files)]);
+    let (machine, plan) = (tree.machine(), bundle.plan(&[("libcuda1", VERSION)]));
+    run_on(&machine, &plan, &cx()).expect("the driver");
+    tree.remove(LIBRARY);
+    let notes = format!("{LIBRARY}/notes");
+    tree.write(&notes, "of a person\n");
+    let failed = failure(run_on(&machine, &plan, &cx()));
+    assert_eq!(failed.code.as_str(), "packages_failed", "{failed:?}");
+    for words in [
+        format!("a folder is in the place of {LIBRARY}, a file of libcuda1"),
+        "move the content to another path".to_owned(),
+    ] {
+        assert!(failed.message.contains(&words), "{failed:?}");
+    }
+    assert_eq!(tree.text(&notes), "of a person\n");
+    std::fs::rename(tree.path(LIBRARY), tree.path("/root/library")).expect("moved");
+    run_on(&machine, &plan, &cx()).expect("the repair");
+    assert_eq!(tree.text(LIBRARY), "library\n");
+    assert_eq!(tree.text("/root/library/notes"), "of a person\n");
 }
 
 #[test]

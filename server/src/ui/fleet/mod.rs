@@ -51,6 +51,7 @@ pub(super) struct Page {
     /// Open circuit breakers. Automatic recovery stays blocked until a person has checked the
     /// cause.
     breakers: Vec<Breaker>,
+    breakers_more: bool,
     /// Rollouts that run or are halted.
     rollouts: Vec<Line>,
     rollouts_more: usize,
@@ -59,6 +60,7 @@ pub(super) struct Page {
     legend: Vec<Chip>,
     transitions: Vec<Transition>,
     agents: Vec<AgentLine>,
+    agents_more: usize,
 }
 
 struct Tile {
@@ -120,11 +122,11 @@ pub(super) async fn show_fleet(
     let (stuck, stuck_more) = list_stuck(&mut conn, nodes, now).await?;
     let (helpless, helpless_more) = list_helpless(&mut conn, nodes, &counts, now).await?;
     let gates = list_failing_gates(&mut conn, nodes, now).await?;
-    let breakers = list_breakers(&mut conn, nodes, now).await?;
+    let (breakers, breakers_more) = list_breakers(&mut conn, nodes, now).await?;
     let (rollouts, rollouts_more) = list_running(&mut conn, &actor).await?;
     let (racks, racks_more) = map::draw(&mut conn, nodes, &sight, total).await?;
     let transitions = list_transitions(&mut conn, nodes, now).await?;
-    let agents = list_agents(&mut conn, &sight, now).await?;
+    let (agents, agents_more) = list_agents(&mut conn, &sight, now).await?;
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Fleet, "Fleet")
             .by_hand("muster node list", "/v1/nodes"),
@@ -137,6 +139,7 @@ pub(super) async fn show_fleet(
         helpless_more: count_or_empty(helpless_more),
         gates,
         breakers,
+        breakers_more,
         rollouts,
         rollouts_more,
         racks,
@@ -147,6 +150,7 @@ pub(super) async fn show_fleet(
             .collect(),
         transitions,
         agents,
+        agents_more,
     })
 }
 
@@ -219,37 +223,41 @@ async fn list_transitions(
         .collect())
 }
 
-/// The agents of the sites that the reader may see.
+/// The agents of the sites that the reader may see; and how many more there are.
 async fn list_agents(
     conn: &mut PgConnection,
     sight: &Sight,
     now: Timestamp,
-) -> Result<Vec<AgentLine>, Error> {
+) -> Result<(Vec<AgentLine>, usize), Error> {
     let sites = filter::list_visible(conn, &filter::objects_of("site"), sight).await?;
-    let rows = db::agents::list(conn, sites.as_deref()).await?;
-    Ok(rows
+    let mut rows = db::agents::list(conn, sites.as_deref()).await?;
+    let more = format::cut_rows(&mut rows, AGENTS);
+    let agents = rows
         .into_iter()
-        .take(AGENTS)
         .map(|row| agents::render_agent(row, now))
-        .collect())
+        .collect();
+    Ok((agents, more))
 }
 
-/// Open breakers, the oldest first. Only a reader of the whole fleet gets them, as by the API.
+/// Open breakers, the oldest first; and whether there are more. Only a reader of the whole fleet
+/// gets them, as by the API.
 async fn list_breakers(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
     now: Timestamp,
-) -> Result<Vec<Breaker>, Error> {
+) -> Result<(Vec<Breaker>, bool), Error> {
     if nodes.is_some() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), false));
     }
     let open = [Term::equal("state", "open")];
     let from = filter::Page {
         sort: filter::OLDEST_FIRST,
         after: None,
-        limit: ROWS,
+        limit: ROWS + 1,
     };
-    let ids = filter::list_ids(conn, &filter::breakers_at(now), &open, &Sight::new(), from).await?;
+    let breakers = filter::breakers_at(now);
+    let mut ids = filter::list_ids(conn, &breakers, &open, &Sight::new(), from).await?;
+    let more = cut(&mut ids, ROWS);
     let mut rows = db::breakers::list_by_id(conn, &ids).await?;
     rows.sort_by_key(|row| row.opened_at);
     let one = |row: BreakerRow| Breaker {
@@ -259,7 +267,7 @@ async fn list_breakers(
         opened: format::moment(row.opened_at, now),
         closes: row.closes_at.map(|at| format::moment(at.to_jiff(), now)),
     };
-    Ok(rows.into_iter().map(one).collect())
+    Ok((rows.into_iter().map(one).collect(), more))
 }
 
 /// Shortens a list read with one row more than the limit. Returns whether more rows exist.

@@ -128,7 +128,7 @@ fn bios_table(said: &SeenInventory) -> Table {
     // The table is shown whole, because settings are searched by name. A machine may have a
     // thousand settings.
     Table {
-        title: format!("BIOS settings: {all}"),
+        title: format!("BIOS settings: {}", format::count_rows(all, ATTRIBUTES)),
         heads: vec!["Attribute", "Value"],
         rows: rows.take(ATTRIBUTES).collect(),
     }
@@ -244,13 +244,8 @@ fn build(
     all: usize,
     rows: impl Iterator<Item = Vec<String>>,
 ) -> Table {
-    let title = if all > MOST {
-        format!("{title}: {MOST} of {all}")
-    } else {
-        format!("{title}: {all}")
-    };
     Table {
-        title,
+        title: format!("{title}: {}", format::count_rows(all, MOST)),
         heads,
         rows: rows.take(MOST).collect(),
     }

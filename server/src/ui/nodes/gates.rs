@@ -16,6 +16,12 @@ use crate::ui::format::{self, Moment};
 
 /// Most runs listed on the page.
 const RUNS: usize = 10;
+/// Most results listed of a run.
+const RESULTS: usize = 200;
+/// Most tools named with their versions.
+const VERSIONS: usize = 20;
+/// Most values listed of a gate: a gate for every part has several values per part.
+const VALUES: usize = 64;
 /// Newest runs searched for the run to open.
 const SEARCHED: i64 = 200;
 /// Most characters of a tool's output shown on the page. The API returns all the kept output.
@@ -25,9 +31,13 @@ const FILES: usize = 64;
 
 pub(super) struct Gates {
     pub runs: Vec<Run>,
+    /// Number of further runs among the searched ones.
+    pub more_runs: usize,
     /// The run with its results shown: the newest run, unless the request names another run.
     pub shown: Option<Run>,
     pub results: Vec<Gate>,
+    /// Number of further results of the run.
+    pub more_results: usize,
     /// Waivers in force for this node, or waiting for a second person.
     pub waivers: Vec<Waiver>,
 }
@@ -63,10 +73,14 @@ pub(super) struct Gate {
     pub finding: String,
     pub duration: String,
     pub measured: Vec<Value>,
+    /// Number of further values.
+    pub more_values: usize,
     pub command: String,
     pub exit: String,
     /// Output of the tool, one block per stream and file.
     pub blocks: Vec<Block>,
+    /// Number of further files of the evidence.
+    pub more_files: usize,
     pub versions: String,
     /// Whether the gate is unfolded when the page opens, because failures matter most.
     pub open: bool,
@@ -107,11 +121,12 @@ pub(super) async fn load(
             })?)
         }
     };
-    let results = match &shown {
+    let mut results = match &shown {
         Some(run) => db::gates::list_results(conn, run.id).await?,
         None => Vec::new(),
     };
-    runs.truncate(RUNS);
+    let more_results = format::cut_rows(&mut results, RESULTS);
+    let more_runs = format::cut_rows(&mut runs, RUNS);
     let waivers = db::waivers::list(conn, node).await?;
     let waivers = waivers.into_iter().map(|row| waivers::object(row, now));
     Ok(Gates {
@@ -119,8 +134,10 @@ pub(super) async fn load(
             .filter_map(|waiver| render_waiver(waiver, now))
             .collect(),
         runs: runs.into_iter().map(|row| render_run(row, now)).collect(),
+        more_runs,
         shown: shown.map(|row| render_run(row, now)),
-        results: results.into_iter().take(200).map(render_gate).collect(),
+        more_results,
+        results: results.into_iter().map(render_gate).collect(),
     })
 }
 
@@ -195,8 +212,8 @@ fn render_gate(result: GateResult) -> Gate {
     let versions = evidence
         .versions
         .iter()
-        .take(20)
         .map(|(tool, version)| format!("{tool} {version}"));
+    let versions = format::cut_sentences(versions.collect(), VERSIONS);
     let command: Vec<String> = evidence
         .argv
         .iter()
@@ -225,14 +242,21 @@ fn render_gate(result: GateResult) -> Gate {
         duration: format::duration(SignedDuration::from_millis(
             i64::try_from(result.duration_ms).unwrap_or(i64::MAX),
         )),
-        measured: result.measured.iter().take(64).map(render_value).collect(),
+        measured: result
+            .measured
+            .iter()
+            .take(VALUES)
+            .map(render_value)
+            .collect(),
+        more_values: result.measured.len().saturating_sub(VALUES),
         command: format::cut(&command.join(" "), 1000),
         exit: evidence
             .exit
             .map(|code| code.to_string())
             .unwrap_or_default(),
+        more_files: evidence.files.len().saturating_sub(FILES),
         blocks: list_blocks(&evidence, passed),
-        versions: format::cut(&versions.collect::<Vec<_>>().join(", "), 400),
+        versions: format::cut(&versions.join(", "), 400),
         open: !passed,
     }
 }

@@ -65,9 +65,10 @@ pub(super) fn table(rows: &[ComponentRow]) -> Table {
         ]
     };
     let out = rows.iter().filter(|row| row.replaced_at.is_some()).count();
+    let counted = format::count_rows(rows.len(), MOST);
     let title = match out {
-        0 => format!("{} parts", rows.len()),
-        out => format!("{} parts, {out} of them replaced", rows.len()),
+        0 => format!("{counted} parts"),
+        out => format!("{counted} parts, {out} of them replaced"),
     };
     Table {
         title,

@@ -26,6 +26,8 @@ pub(super) struct Converged {
     /// Whether an item still differs from the stack (drift).
     pub differs: bool,
     pub items: Vec<Item>,
+    /// Number of further items.
+    pub more: usize,
 }
 
 pub(super) struct Item {
@@ -106,11 +108,45 @@ fn render_report(look: Look, now: Timestamp) -> Converged {
         before: format::cut(item.before.as_deref().unwrap_or("–"), 120),
         after: format::cut(item.after.as_deref().unwrap_or("–"), 120),
     };
-    let items = items.iter().take(ITEMS).map(item).collect();
+    let more = format::cut_rows(&mut items, ITEMS);
+    let items = items.iter().map(item).collect();
     Converged {
         at: format::moment(look.observed_at, now),
         told,
         differs: differ > 0,
         items,
+        more,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_core::stacks::ConvergeReport;
+    use muster_core::values::Digest;
+
+    use super::*;
+
+    #[test]
+    fn items_beyond_the_table_are_counted() {
+        let item = |number: usize| ItemReport {
+            item: format!("sysctl s{number}"),
+            outcome: ItemOutcome::Differs,
+            before: None,
+            after: None,
+        };
+        let render = |count: usize| {
+            let look = Look {
+                observed_at: Timestamp::UNIX_EPOCH,
+                report: ConvergeReport {
+                    lock: Digest::of(b""),
+                    items: (0..count).map(item).collect(),
+                    reboot_for: Vec::new(),
+                },
+            };
+            let shown = render_report(look, Timestamp::UNIX_EPOCH);
+            (shown.items.len(), shown.more)
+        };
+        assert_eq!(render(ITEMS), (ITEMS, 0));
+        assert_eq!(render(ITEMS + 3), (ITEMS, 3));
     }
 }

@@ -24,6 +24,8 @@ use crate::http::extract::{Path, Query};
 use crate::intents::operations::view;
 
 const ROWS: usize = 50;
+/// Most steps of one operation.
+const STEPS: usize = 200;
 
 #[derive(Template, WebTemplate)]
 #[template(path = "operations.html")]
@@ -202,6 +204,8 @@ pub(super) struct Page {
     /// Results of the operation, as sentences.
     results: Vec<String>,
     steps: Vec<step::Step>,
+    /// Number of further steps.
+    more_steps: usize,
 }
 
 /// Shows one operation with all steps.
@@ -215,7 +219,8 @@ pub(super) async fn show_operation(
     let row = db::operations::find(&mut conn, id)
         .await?
         .ok_or_else(|| Error::NotFound(format!("operation {id}")))?;
-    let steps = db::operations::list_steps(&mut conn, &[id]).await?;
+    let mut steps = db::operations::list_steps(&mut conn, &[id]).await?;
+    let more_steps = format::cut_rows(&mut steps, STEPS);
     let stands = view::load(&mut conn, id).await?;
     let now = visit.now;
     let running = !row.state.done();
@@ -264,9 +269,9 @@ pub(super) async fn show_operation(
         actor: format::cut(&row.actor, 80),
         node: row.node_name.unwrap_or_default(),
         kind,
+        more_steps,
         steps: steps
             .into_iter()
-            .take(200)
             .map(|row| step::render_step(row, now))
             .collect(),
     })

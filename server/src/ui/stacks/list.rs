@@ -38,6 +38,8 @@ pub(in crate::ui) struct Page {
     frame: Frame,
     rows: Vec<Row>,
     missing: Vec<Missing>,
+    /// Number of further missing stacks.
+    more_missing: usize,
     is_first: bool,
     /// Address of the next page. Empty on the last page.
     next: String,
@@ -97,10 +99,11 @@ pub(in crate::ui) async fn list_stacks(
     ids.truncate(ROWS);
     let stacks = db::objects::list_by_id(&mut conn, &ids).await?;
     let uses = uses::load_uses(&mut conn, &actor).await?;
-    let missing = match is_first {
+    let mut missing = match is_first {
         true => find_missing(&mut conn, &stacks, &uses).await?,
         false => Vec::new(),
     };
+    let more_missing = format::cut_rows(&mut missing, MISSING);
     let next = stacks
         .last()
         .filter(|_| more)
@@ -113,6 +116,7 @@ pub(in crate::ui) async fn list_stacks(
     Ok(Page {
         rows: rows.collect(),
         missing,
+        more_missing,
         is_first,
         next,
         more_pools: uses.more,
@@ -140,7 +144,7 @@ async fn find_missing(
     }
     let names: Vec<String> = pools.keys().map(|name| (*name).to_owned()).collect();
     let absent = db::pages::stacks::list_missing(conn, &names).await?;
-    let missing = absent.iter().take(MISSING).map(|stack| Missing {
+    let missing = absent.iter().map(|stack| Missing {
         stack: format::cut(stack, 63),
         pools: pools
             .get(stack.as_str())

@@ -69,6 +69,30 @@ async fn prebuilt_modules_are_locked_beside_the_driver_in_place_of_dkms() {
 }
 
 #[tokio::test]
+async fn a_lock_has_no_source_of_any_driver_beside_prebuilt_modules() {
+    let bench = Bench::new();
+    let recipe = Recipe::new();
+    assert!(recipe.pack(&["--out", "out"]).success);
+    let offered = [
+        ("firmware-nvidia-gsp", "550.163.01"),
+        ("libcuda1", "550.163.01-2"),
+        ("linux-image-6.12.118+deb13-amd64", "6.12.118-1"),
+        ("nvidia-installer-cleanup", "20240109+1"),
+        ("nvidia-kernel-support--v1", "550.163.01-2"),
+        ("nvidia-open-kernel-dkms", "550.163.01-2"),
+        ("nvidia-tesla-535-kernel-dkms", "535.274.02-1~deb13u1"),
+    ];
+    make_repository(bench.dir.path(), &bench.path("archive"), &offered);
+    for source in ["nvidia-open-kernel-dkms", "nvidia-tesla-535-kernel-dkms"] {
+        let both = stack("550.163.01-2", &[PACKAGE, source]);
+        let refused = lock_stack(&lock(&bench, &recipe, &both, source)).await;
+        let refused = format!("{:#}", refused.unwrap_err());
+        let by_apt = refused.contains("apt-get") && refused.contains(source);
+        assert!(by_apt, "{source}: {refused}");
+    }
+}
+
+#[tokio::test]
 async fn of_two_branches_with_the_same_modules_a_lock_has_one() {
     let bench = Bench::new();
     let recipe = Recipe::new();

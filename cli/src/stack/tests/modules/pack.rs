@@ -61,24 +61,27 @@ fn the_same_modules_are_packed_to_the_same_bytes() {
 
 #[test]
 fn relations_and_files_follow_the_driver() {
-    for (driver, branch, stem, provides) in [
+    for (driver, branch, stem, provides, sources) in [
         (
             PROPRIETARY,
             "550",
             "nvidia-current",
             "nvidia-kernel-550.163.01",
+            [OPEN.name, TESLA.name],
         ),
         (
             OPEN,
             "550-open",
             "nvidia-current-open",
             "nvidia-open-kernel-550.163.01",
+            [PROPRIETARY.name, TESLA.name],
         ),
         (
             TESLA,
             "535",
             "nvidia-tesla-535",
             "nvidia-tesla-535-kernel-535.274.02",
+            [PROPRIETARY.name, OPEN.name],
         ),
     ] {
         let recipe = Recipe::new();
@@ -96,7 +99,8 @@ fn relations_and_files_follow_the_driver() {
         let needs = format!("linux-image-{RELEASE} (= 6.12.118-1), {}", driver.needs);
         let modules = format!("{stem}-modules-{RELEASE}");
         let provides = format!("{provides}, {modules} (= {version})");
-        let conflicts = format!("{}, {modules}", driver.name);
+        let any = "nvidia-kernel-dkms-any, nvidia-open-kernel-dkms-any";
+        let conflicts = format!("{}, {}, {any}, {modules}", driver.name, sources.join(", "));
         let file = format!("out/packages/{name}_{version}_amd64.deb");
         let show = |arguments: &[&str]| {
             let shown = recipe.tool("dpkg-deb", arguments);

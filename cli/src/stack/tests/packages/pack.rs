@@ -35,6 +35,24 @@ fn the_same_programs_are_packed_to_the_same_bytes() {
 }
 
 #[test]
+fn files_have_the_time_of_the_source_also_on_a_builder_with_a_late_clock() {
+    let recipe = make_folder();
+    make_tree(&recipe, "tree", "nccl-tests", None);
+    // 2100-06-15 12:00 UTC. dpkg-deb moves later times back to the time of the source, and keeps
+    // earlier ones.
+    let time = ["--out", "out", "--time", "4116744000"];
+    let ended = pack_tree(&recipe, "nccl-tests", &time);
+    assert!(ended.success, "{ended:?}");
+    let file = format!("out/packages/{PACKAGE}");
+    let contents = recipe.tool("dpkg-deb", &["--contents", &file]);
+    let contents = String::from_utf8(contents).unwrap();
+    assert!(contents.contains(" ./usr/bin/nccl-tests"), "{contents}");
+    for line in contents.lines() {
+        assert!(line.contains(" 2100-06-15 "), "{line}");
+    }
+}
+
+#[test]
 fn a_package_depends_on_the_libraries_of_its_programs() {
     let recipe = make_folder();
     for (package, library, depends) in [

@@ -270,6 +270,44 @@ fn wrong_branches() -> Vec<Row> {
     ]
 }
 
+fn modules_of_both_ways() -> Vec<Row> {
+    let hopper = |name, packages| Row::new(name, TRIXIE, "hopper", packages);
+    vec![
+        hopper(
+            "prebuilt modules beside the source of the open modules",
+            with(
+                trixie(),
+                vec![prebuilt(), json!({ "nvidia-open-kernel-dkms": V550 })],
+            ),
+        )
+        .refused_by(
+            &["R8"],
+            &[
+                "linux-modules-nvidia-550-6.12.118+deb13-amd64 550.163.01-2",
+                "leave out nvidia-open-kernel-dkms 550.163.01-2",
+            ],
+        ),
+        hopper(
+            "prebuilt modules beside their own source",
+            with(trixie(), vec![prebuilt(), proprietary()]),
+        )
+        .refused_by(&["R8"], &["leave out nvidia-kernel-dkms 550.163.01-2"]),
+        hopper(
+            "prebuilt modules beside the source of another branch",
+            vec![
+                tesla(),
+                shared(),
+                tesla_modules(),
+                json!({ "linux-modules-nvidia-535-6.12.118+deb13-amd64": TESLA }),
+            ],
+        )
+        .refused_by(
+            &["R8"],
+            &["leave out nvidia-tesla-535-kernel-dkms 535.274.02-1~deb13u1"],
+        ),
+    ]
+}
+
 fn wrong_kernels() -> Vec<Row> {
     let headers = format!("linux-headers-{TRIXIE}");
     let lacks_headers = json!({ headers: null });
@@ -318,10 +356,8 @@ fn wrong_kernels() -> Vec<Row> {
 
 #[test]
 fn debians_own_packages_are_read_like_the_vendors() {
-    for row in [right_rows(), wrong_branches(), wrong_kernels()]
-        .into_iter()
-        .flatten()
-    {
+    let wrong = [wrong_branches(), modules_of_both_ways(), wrong_kernels()];
+    for row in right_rows().into_iter().chain(wrong.into_iter().flatten()) {
         let found = refused(&row.stack());
         let mut rules: Vec<&str> = found.iter().map(|(rule, _)| rule.as_str()).collect();
         rules.sort_unstable();

@@ -3,6 +3,7 @@
 
 mod branches; // Each driver branch with its CUDA
 mod debian; // Debian's own packages, and prebuilt modules
+mod kernels; // Which kernel a node boots
 mod modules; // Kernel modules: open or proprietary, and for which kernel
 mod nodes; // The same stack on other nodes
 mod storage; // Lustre, Storage Scale
