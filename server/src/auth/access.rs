@@ -1,6 +1,8 @@
 //! Access checks: verbs allowed to an actor, and the scopes of each right. An actor holds a list of
 //! roles within scopes. Every requested object has a place.
 
+use std::collections::BTreeMap;
+
 use muster_api::access::{self, Scope};
 use muster_api::tokens::Role;
 use muster_core::ids::NodeId;
@@ -29,6 +31,29 @@ impl Grant {
                 labels,
             }
             .within(&self.scope)
+    }
+
+    /// Returns whether a new reference of a document may lead to the place. A scope without a site
+    /// reaches no such place. A rack or pool in the scope limits the document, and is compared only
+    /// with a target in a rack or pool.
+    fn reaches(&self, verb: &str, target: &Place) -> bool {
+        let scope = &self.scope;
+        let seen = Place {
+            rack: target.rack.clone().or_else(|| scope.rack.clone()),
+            pool: target.pool.clone().or_else(|| scope.pool.clone()),
+            ..target.clone()
+        };
+        (scope.is_everywhere() || scope.site.is_some()) && self.covers(verb, &seen)
+    }
+
+    /// Returns whether an object may be created at the place. The labels were chosen by the actor,
+    /// and do not count.
+    fn creates(&self, verb: &str, place: &Place) -> bool {
+        let bare = Place {
+            labels: BTreeMap::new(),
+            ..place.clone()
+        };
+        (self.scope.is_everywhere() || self.scope.site.is_some()) && self.covers(verb, &bare)
     }
 }
 
@@ -63,6 +88,16 @@ impl Holding {
     /// Returns whether the verb is allowed at the place.
     pub fn there(&self, verb: &str, place: &Place) -> bool {
         self.all(|grant| grant.covers(verb, place))
+    }
+
+    /// Returns whether a document written with the verb may get a reference to the place.
+    fn reaches(&self, verb: &str, target: &Place) -> bool {
+        self.all(|grant| grant.reaches(verb, target))
+    }
+
+    /// Returns whether the verb allows a new object at the place.
+    fn creates(&self, verb: &str, place: &Place) -> bool {
+        self.all(|grant| grant.creates(verb, place))
     }
 
     /// Returns the scopes in which the verb is allowed. An object must match one scope of each
@@ -123,9 +158,9 @@ impl Actor {
         }
     }
 
-    /// Rejects an actor without the right to an object: the other end of a relation, or the object
-    /// as written by this transaction. An unreadable object is reported as missing. The caller
-    /// reports an object missing from the database.
+    /// Rejects an actor without the right to an object: the object before a change, or the other
+    /// end of a relation. An unreadable object is reported as missing. The caller reports an object
+    /// missing from the database.
     ///
     /// # Errors
     ///
@@ -151,6 +186,96 @@ impl Actor {
                 &format!(" for {} {}", object.kind.replace('_', " "), object.key),
             )),
             false => Err(Error::NotFound(format!("{} {:?}", object.kind, object.key))),
+        }
+    }
+
+    /// Rejects an actor without the right to the object as created by this transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forbidden`], the database's.
+    pub async fn need_created(
+        &self,
+        conn: &mut PgConnection,
+        verb: &str,
+        object: Named<'_>,
+    ) -> Result<(), Error> {
+        let Some(place) = self.find_written(conn, verb, object).await? else {
+            return Ok(());
+        };
+        match self.holding.creates(verb, &place) {
+            true => Ok(()),
+            false => Err(self.lacks(
+                verb,
+                " at the place of the new object, in a scope with its site and without labels",
+            )),
+        }
+    }
+
+    /// Rejects an actor without the right to the object as changed by this transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forbidden`], the database's.
+    pub async fn need_changed(
+        &self,
+        conn: &mut PgConnection,
+        verb: &str,
+        object: Named<'_>,
+    ) -> Result<(), Error> {
+        let Some(place) = self.find_written(conn, verb, object).await? else {
+            return Ok(());
+        };
+        match self.holding.there(verb, &place) {
+            true => Ok(()),
+            false => Err(self.lacks(verb, " at the place of the object after the write as well")),
+        }
+    }
+
+    /// Returns the place of an object after the write. `None` for an actor with the right over the
+    /// whole fleet.
+    async fn find_written(
+        &self,
+        conn: &mut PgConnection,
+        verb: &str,
+        object: Named<'_>,
+    ) -> Result<Option<Place>, Error> {
+        if self.holding.everywhere(verb) {
+            return Ok(None);
+        }
+        let place = db::access::find_place(conn, object.kind, object.key).await?;
+        Ok(Some(place.unwrap_or_default()))
+    }
+
+    /// Returns whether a document written with the verb may get a reference to the object. False
+    /// for an unreadable object, to be reported as missing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forbidden`] for a readable object, the database's.
+    pub async fn may_refer(
+        &self,
+        conn: &mut PgConnection,
+        verb: &str,
+        target: Named<'_>,
+    ) -> Result<bool, Error> {
+        if self.holding.everywhere(verb) {
+            return Ok(true);
+        }
+        let place = db::access::find_place(conn, target.kind, target.key).await?;
+        let Some(place) = place else {
+            return Ok(false);
+        };
+        if self.holding.reaches(verb, &place) {
+            return Ok(true);
+        }
+        let Named { kind, key } = target;
+        match self.holding.there("fleet.read", &place) {
+            true => Err(self.lacks(
+                verb,
+                &format!(" for {kind} {key}, in a scope with the site of the {kind}"),
+            )),
+            false => Ok(false),
         }
     }
 
@@ -229,6 +354,69 @@ mod tests {
             role,
             scope: serde_json::from_str(scope).unwrap(),
         }
+    }
+
+    #[test]
+    fn a_new_reference_and_a_new_object_need_the_site_in_the_scope() {
+        let holding = |scope: &str| Holding {
+            grants: vec![grant(Role::Operator, scope)],
+            owner: None,
+        };
+        let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+        let cluster = Place {
+            site: Some("a".into()),
+            labels: labels.clone(),
+            ..Place::default()
+        };
+        let rack = Place {
+            rack: Some("r".into()),
+            ..cluster.clone()
+        };
+        let pool = Place {
+            pool: Some("p".into()),
+            ..cluster.clone()
+        };
+        // The scope, then the cluster, the rack and the pool as targets, and as new objects.
+        for (scope, targets, objects) in [
+            ("{}", [true; 3], [true; 3]),
+            (r#"{"site":"a"}"#, [true; 3], [true; 3]),
+            (r#"{"site":"b"}"#, [false; 3], [false; 3]),
+            (r#"{"pool":"p"}"#, [false; 3], [false; 3]),
+            (r#"{"rack":"r"}"#, [false; 3], [false; 3]),
+            (r#"{"labels":{"team":"a"}}"#, [false; 3], [false; 3]),
+            (
+                r#"{"site":"a","pool":"p"}"#,
+                [true; 3],
+                [false, false, true],
+            ),
+            (
+                r#"{"site":"a","pool":"q"}"#,
+                [true, true, false],
+                [false; 3],
+            ),
+            (
+                r#"{"site":"a","rack":"q"}"#,
+                [true, false, true],
+                [false; 3],
+            ),
+            (
+                r#"{"site":"a","labels":{"team":"a"}}"#,
+                [true; 3],
+                [false; 3],
+            ),
+            (
+                r#"{"site":"a","labels":{"team":"b"}}"#,
+                [false; 3],
+                [false; 3],
+            ),
+        ] {
+            let holding = holding(scope);
+            let places = [&cluster, &rack, &pool];
+            let reached = places.map(|place| holding.reaches("pool.write", place));
+            let created = places.map(|place| holding.creates("pool.write", place));
+            assert_eq!((reached, created), (targets, objects), "{scope}");
+        }
+        assert!(!holding("{}").reaches("site.write", &cluster), "the verb");
     }
 
     #[test]

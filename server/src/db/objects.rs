@@ -250,6 +250,28 @@ pub async fn list_referring_pools(
     .await?)
 }
 
+/// The nodes and the open claims inside an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Residents {
+    pub nodes: i64,
+    pub claims: i64,
+}
+
+/// Counts the nodes in a rack or with an address of a subnet, and the open claims of a pool or of
+/// the pools of a cluster. A node in the present site of the rack or subnet does not count.
+pub async fn count_residents(conn: &mut PgConnection, id: ObjectId) -> Result<Residents, Error> {
+    Ok(sqlx::query_as!(
+        Residents,
+        r#"SELECT (SELECT count(*) FROM nodes WHERE (rack_id = $1 OR id IN (SELECT node_id FROM node_macs WHERE subnet_id = $1))
+                      AND site_id NOT IN (SELECT to_id FROM object_refs WHERE from_id = $1 AND pointer = '/spec/site')) AS "nodes!",
+                  (SELECT count(*) FROM claims WHERE state <> 'released' AND (pool_id = $1 OR pool_id IN (
+                      SELECT from_id FROM object_refs WHERE to_id = $1 AND pointer = '/spec/cluster'))) AS "claims!""#,
+        id as ObjectId,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
 /// Deletes an object. For a pool, ended claims are deleted too; their history remains in the
 /// events. The deletion is refused while references to the object exist.
 ///

@@ -51,6 +51,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::error::Error;
+use crate::intents::references::Table;
 
 /// The longest time of a handler, above the longest long poll (55 s). Uploads have a separate
 /// timeout.
@@ -92,6 +93,12 @@ pub(crate) fn rest() -> OpenApiRouter<App> {
 /// Builds the OpenAPI document for `GET /openapi.json` and docs/openapi.json.
 pub fn description() -> serde_json::Value {
     openapi::complete_document(&rest().split_for_parts().1)
+}
+
+/// Returns the possible references of each kind: a JSON pointer, where `*` is any item or member,
+/// and the kind of the target.
+pub fn references() -> Vec<(&'static str, Table)> {
+    kinds::list_references()
 }
 
 /// Answers 503 after [`TIMEOUT`], as for an unavailable database, because only the database can

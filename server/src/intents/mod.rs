@@ -15,6 +15,7 @@ pub mod nodes; // Requests of actions, registration, adoption, matching
 pub mod operations; // Operations as returned to readers, and cancellation
 pub mod pairs; // Runs of pairs
 pub mod preconditions; // The generation a writer expects
+pub mod references; // The verb of a write at each new target
 pub mod revisions; // Documents that the nodes of a pool install
 pub mod rollouts; // Plans, acts of people, and ticks of rollouts
 pub mod standing; // The blocker of an operation, and the results

@@ -2,6 +2,7 @@
 
 mod expected; // What every endpoint is open to
 mod matrix; // Every endpoint, every role, one's own and foreign objects
+mod references; // Both ends of every reference
 
 use jiff::SignedDuration;
 use muster_server::auth::passwords::Lane;

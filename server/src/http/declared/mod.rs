@@ -24,6 +24,7 @@ use crate::auth::{self, Actor};
 use crate::db::objects::ObjectRow;
 use crate::document;
 use crate::error::{Error, Fault};
+use crate::intents::references::Table;
 
 /// The largest body of most kinds, in bytes.
 pub const SMALL_BODY: usize = 1 << 20;
@@ -44,6 +45,8 @@ pub trait Declared: Kind {
     const IN_REVISIONS: bool = false;
     /// The additional permissions needed to replace an unreadable spec.
     const LOOSENING: &'static [&'static str] = &[];
+    /// All possible references of a spec. A reference missing here is refused.
+    const REFERENCES: Table = &[];
 
     /// Lists the references of the spec, each with its pointer and the required kind.
     fn references(&self) -> Vec<Reference<'_>> {

@@ -10,18 +10,20 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use super::read::{answer, not_found};
-use super::{Declared, SECRET, Targets, Writer};
+use super::{Declared, Reference, SECRET, Targets, Writer};
+use crate::access;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
 use crate::db::objects::{Content, ObjectRow, RefRow};
-use crate::document::{self, Document, fault, label_faults};
+use crate::document::{self, Document, label_faults};
 use crate::engine::orders::secret_place;
 use crate::error::Error;
 use crate::http::extract::{Body, Path};
 use crate::intents::answer::Answer;
 use crate::intents::preconditions::Preconditions;
+use crate::intents::references::{Referrer, missing_fault};
 use crate::intents::revisions;
 use crate::intents::writing;
 
@@ -71,6 +73,7 @@ pub(super) async fn delete<K: Declared>(
         let row = db::objects::find_for_update(conn, K::KIND, &name)
             .await?
             .ok_or_else(|| not_found::<K>(&name))?;
+        allow_write::<K>(conn, &actor, &row).await?;
         preconditions.allow_removal(row.generation)?;
         let referrers = db::objects::list_referrers(conn, row.id, REFERRERS).await?;
         if !referrers.is_empty() {
@@ -104,7 +107,11 @@ pub(in crate::http) async fn write<K: Declared>(
     current: Option<ObjectRow>,
     document: Document<Draft<K>>,
 ) -> Result<Answer, Error> {
-    let change = check_change(conn, actor, document).await?;
+    if let Some(former) = &current {
+        allow_write::<K>(conn, actor, former).await?;
+    }
+    let former_spec = current.as_ref().map(|former| &former.spec);
+    let change = check_change(conn, actor, former_spec, document).await?;
     let Some(former) = current else {
         let row = create(app, conn, actor, name, &change).await?;
         write_rows(app, conn, actor, None, &row, &change).await?;
@@ -123,16 +130,37 @@ pub(in crate::http) async fn write<K: Declared>(
     Ok(answer::<K>(app, conn, row).await?.location(location))
 }
 
-/// Runs the checks independent of the stored object.
+/// Checks that the actor may write the stored object. The route has checked the same without a
+/// lock. Labels are no place: an object outside of every site belongs to the whole fleet.
+pub(in crate::http) async fn allow_write<K: Declared>(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    row: &ObjectRow,
+) -> Result<(), Error> {
+    let verb = write_verb::<K>();
+    let (kind, key) = (K::KIND, row.name.as_str());
+    match access::has_place(kind) {
+        true => actor.need(conn, &verb, Named { kind, key }).await,
+        false => actor.need_everywhere(&verb),
+    }
+}
+
+fn write_verb<K: Declared>() -> String {
+    format!("{}.write", K::KIND)
+}
+
+/// Runs the checks before the first row changes. Of the stored object, the references count.
 async fn check_change<K: Declared>(
     conn: &mut PgConnection,
     actor: &Actor,
+    former: Option<&Value>,
     document: Document<Draft<K>>,
 ) -> Result<Change<K>, Error> {
     let (draft, raw) = document.into_parts();
     check_labels(&draft)?;
     refuse_faults(draft.spec.faults())?;
-    let targets = resolve(conn, &draft.spec).await?;
+    let referrer = Referrer::new(actor, write_verb::<K>(), K::REFERENCES, former);
+    let targets = resolve(conn, &referrer, &draft.spec).await?;
     refuse_faults(draft.spec.faults_beside(&targets)?)?;
     let references = draft.spec.references();
     if references.iter().any(|one| one.kind == "credential") {
@@ -170,22 +198,25 @@ async fn replace<K: Declared>(
     change: &Change<K>,
 ) -> Result<ObjectRow, Error> {
     let before: Option<K> = document::stored(former).ok();
-    let loosened = match &before {
-        Some(before) => {
-            before.allow_change(&change.spec)?;
-            before.loosened(&change.spec)
-        }
-        None => K::LOOSENING.to_vec(),
-    };
-    for verb in loosened {
-        let key = former.id.to_string();
-        let kind = K::KIND;
-        actor.need(conn, verb, Named { kind, key: &key }).await?;
+    if let Some(before) = &before {
+        before.allow_change(&change.spec)?;
+    }
+    for verb in list_loosened(before.as_ref(), &change.spec) {
+        let (kind, key) = (K::KIND, former.name.as_str());
+        actor.need(conn, verb, Named { kind, key }).await?;
     }
     change
         .spec
         .allow_actor(actor, before.as_ref(), &change.targets)?;
     db::objects::set_content(conn, former.id, &change.content, app.clock.now()).await
+}
+
+/// The additional permissions for a change. The rules of an unreadable former spec are unknown.
+fn list_loosened<K: Declared>(before: Option<&K>, new: &K) -> Vec<&'static str> {
+    match before {
+        Some(before) => before.loosened(new),
+        None => K::LOOSENING.to_vec(),
+    }
 }
 
 /// Writes the rows of an object: references, secret, rows of its kind and the event. Rejects an
@@ -204,10 +235,7 @@ async fn write_rows<K: Declared>(
     };
     let refs: Vec<RefRow> = change.targets.0.iter().map(reference).collect();
     db::objects::set_refs(conn, row.id, &refs).await?;
-    let verb = format!("{}.write", K::KIND);
-    let key = row.id.to_string();
-    let kind = K::KIND;
-    check_access(conn, actor, &verb, Named { kind, key: &key }).await?;
+    allow_written(conn, actor, former, row, change).await?;
     K::allow_beside(conn, former, row).await?;
     if let Some(secret) = change.spec.secret() {
         let place = secret_place(row.id);
@@ -223,23 +251,28 @@ async fn write_rows<K: Declared>(
     record(app, conn, actor, done, row, change.spec.noted()).await
 }
 
-/// Checks that the actor may write the object in its new state, including the places of its
-/// references.
-async fn check_access(
+/// Checks that the actor may write the object at the place after the write. New references bring a
+/// new place.
+async fn allow_written<K: Declared>(
     conn: &mut PgConnection,
     actor: &Actor,
-    verb: &str,
-    object: Named<'_>,
+    former: Option<&ObjectRow>,
+    row: &ObjectRow,
+    change: &Change<K>,
 ) -> Result<(), Error> {
-    match actor.need(conn, verb, object).await {
-        // The answer must not reveal whether the target exists.
-        Err(Error::NotFound(_)) => Err(Error::unprocessable(
-            "/spec",
-            "not_found",
-            "The object refers to a missing object.",
-        )),
-        other => other,
+    let verb = write_verb::<K>();
+    let (kind, key) = (K::KIND, row.name.as_str());
+    if !access::has_place(kind) {
+        return actor.need_everywhere(&verb);
     }
+    let Some(former) = former else {
+        return actor.need_created(conn, &verb, Named { kind, key }).await;
+    };
+    let before: Option<K> = document::stored(former).ok();
+    for verb in list_loosened(before.as_ref(), &change.spec) {
+        actor.need_changed(conn, verb, Named { kind, key }).await?;
+    }
+    actor.need_changed(conn, &verb, Named { kind, key }).await
 }
 
 /// The stored content: the client's document without the secret.
@@ -285,20 +318,24 @@ async fn same_secret(
     )
 }
 
-/// Finds the object of every reference. Each missing object adds a fault.
-async fn resolve<K: Declared>(conn: &mut PgConnection, spec: &K) -> Result<Targets, Error> {
+/// Finds the object of every reference. Each missing object adds a fault, and so does an object
+/// hidden from the actor: the answer must not reveal whether the target exists.
+async fn resolve<K: Declared>(
+    conn: &mut PgConnection,
+    referrer: &Referrer<'_>,
+    spec: &K,
+) -> Result<Targets, Error> {
     let mut targets = Targets::default();
     let mut faults = Vec::new();
-    for reference in spec.references() {
-        match db::objects::find_for_reference(conn, reference.kind, reference.name).await? {
-            Some(row) => drop(targets.0.insert(reference.pointer, row)),
-            None => {
-                let detail = format!(
-                    "There is no {} called {:?}.",
-                    reference.kind, reference.name
-                );
-                faults.push(fault(reference.pointer, "not_found", detail));
-            }
+    for Reference {
+        pointer,
+        kind,
+        name,
+    } in spec.references()
+    {
+        match referrer.find(conn, &pointer, kind, name).await? {
+            Some(row) => drop(targets.0.insert(pointer, row)),
+            None => faults.push(missing_fault(pointer, kind, name)),
         }
     }
     refuse_faults(faults)?;

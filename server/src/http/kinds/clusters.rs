@@ -2,12 +2,18 @@
 //! are checked strictly.
 
 use muster_core::clusters::ClusterSpec;
+use sqlx::PgConnection;
 
+use super::residents;
+use crate::db::objects::ObjectRow;
 use crate::document::fault;
-use crate::error::Fault;
+use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference};
+use crate::intents::references::Table;
 
 impl Declared for ClusterSpec {
+    const REFERENCES: Table = &[("/spec/site", "site")];
+
     fn references(&self) -> Vec<Reference<'_>> {
         match self {
             Self::Slurm(slurm) => vec![Reference::new("/spec/site", "site", &slurm.site)],
@@ -48,5 +54,14 @@ impl Declared for ClusterSpec {
             }
         }
         faults
+    }
+
+    async fn allow_beside(
+        conn: &mut PgConnection,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        let advice = "release each claim with `muster claim release` first";
+        residents::keep_place(conn, before, row, "site", advice).await
     }
 }

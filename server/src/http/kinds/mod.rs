@@ -11,6 +11,7 @@ mod monitors;
 mod network_profiles;
 pub(super) mod pools;
 mod racks;
+mod residents;
 mod role_bindings;
 mod sites;
 mod stacks;
@@ -19,8 +20,11 @@ mod suites;
 mod webhooks;
 
 use muster_api::access::RoleBindingSpec;
+use muster_api::claims::ClaimSpec;
 use muster_api::credentials::CredentialSpec;
+use muster_api::kind::Kind as _;
 use muster_api::monitors::MonitorSpec;
+use muster_api::nodes::NodeSpec;
 use muster_api::pools::PoolSpec;
 use muster_api::racks::RackSpec;
 use muster_api::sites::SiteSpec;
@@ -35,8 +39,37 @@ use muster_core::rollout::MaintenanceWindow;
 use muster_core::stacks::StackSpec;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::declared::routes;
+use super::declared::{Declared, routes};
 use crate::app::App;
+use crate::intents::claims::create;
+use crate::intents::nodes::resolve;
+use crate::intents::references::Table;
+
+/// Lists the possible references of each kind with a collection.
+pub(super) fn list_references() -> Vec<(&'static str, Table)> {
+    fn of<K: Declared>() -> (&'static str, Table) {
+        (K::KIND, K::REFERENCES)
+    }
+    vec![
+        of::<SiteSpec>(),
+        of::<RackSpec>(),
+        of::<SubnetSpec>(),
+        of::<HardwareProfile>(),
+        of::<NetworkProfile>(),
+        of::<MaintenanceWindow>(),
+        of::<MonitorSpec>(),
+        of::<CredentialSpec>(),
+        of::<ImageManifest>(),
+        of::<StackSpec>(),
+        of::<Suite>(),
+        of::<ClusterSpec>(),
+        of::<PoolSpec>(),
+        of::<RoleBindingSpec>(),
+        of::<WebhookSpec>(),
+        (NodeSpec::KIND, resolve::REFERENCES),
+        (ClaimSpec::KIND, create::REFERENCES),
+    ]
+}
 
 /// The routes of all declared kinds.
 pub fn router() -> OpenApiRouter<App> {

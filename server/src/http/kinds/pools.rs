@@ -8,7 +8,7 @@ use muster_core::clusters::ClusterSpec;
 use muster_core::stacks::StackSpec;
 use sqlx::PgConnection;
 
-use super::fits;
+use super::{fits, residents};
 use crate::access::Place;
 use crate::app::App;
 use crate::auth::Actor;
@@ -18,11 +18,23 @@ use crate::document::{self, fault};
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference, Targets};
 use crate::intents::claims::replicas;
+use crate::intents::references::Table;
 
 impl Declared for PoolSpec {
     const IN_REVISIONS: bool = true;
     const LOOSENING: &'static [&'static str] =
         &["approval.decide", "budget.override", "rollout.start"];
+    const REFERENCES: Table = &[
+        ("/spec/image", "image"),
+        ("/spec/stack", "stack"),
+        ("/spec/suite", "suite"),
+        ("/spec/cluster", "cluster"),
+        ("/spec/health/sweep", "suite"),
+        ("/spec/health/smoke", "suite"),
+        ("/spec/profile", "hardware_profile"),
+        ("/spec/network_profile", "network_profile"),
+        ("/spec/maintenance_window", "maintenance_window"),
+    ];
 
     fn references(&self) -> Vec<Reference<'_>> {
         let mut references = vec![
@@ -178,6 +190,8 @@ impl Declared for PoolSpec {
         before: Option<&ObjectRow>,
         row: &ObjectRow,
     ) -> Result<(), Error> {
+        let advice = "release each claim with `muster claim release` first";
+        residents::keep_place(conn, before, row, "cluster", advice).await?;
         fits::check_pool(conn, before, row).await
     }
 

@@ -2,16 +2,22 @@
 
 use muster_api::racks::RackSpec;
 use muster_core::cabling;
+use sqlx::PgConnection;
 
+use super::residents;
+use crate::db::objects::ObjectRow;
 use crate::document::fault;
-use crate::error::Fault;
+use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference};
+use crate::intents::references::Table;
 
 /// The largest number of faults reported for a plan. Further faults appear after the first are
 /// fixed.
 const FAULTS_MAX: usize = 20;
 
 impl Declared for RackSpec {
+    const REFERENCES: Table = &[("/spec/site", "site")];
+
     fn references(&self) -> Vec<Reference<'_>> {
         vec![Reference::new("/spec/site", "site", &self.site)]
     }
@@ -38,5 +44,14 @@ impl Declared for RackSpec {
             );
         }
         faults
+    }
+
+    async fn allow_beside(
+        conn: &mut PgConnection,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        let advice = "move each node with `muster node move` first";
+        residents::keep_place(conn, before, row, "site", advice).await
     }
 }

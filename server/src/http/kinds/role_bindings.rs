@@ -5,8 +5,15 @@ use muster_api::access::RoleBindingSpec;
 use crate::document::fault;
 use crate::error::Fault;
 use crate::http::declared::{Declared, Reference};
+use crate::intents::references::Table;
 
 impl Declared for RoleBindingSpec {
+    const REFERENCES: Table = &[
+        ("/spec/scope/site", "site"),
+        ("/spec/scope/rack", "rack"),
+        ("/spec/scope/pool", "pool"),
+    ];
+
     fn references(&self) -> Vec<Reference<'_>> {
         let scope = [
             ("site", &self.scope.site),

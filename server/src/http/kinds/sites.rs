@@ -8,11 +8,14 @@ use muster_core::rollout::check_axes;
 use crate::document::fault;
 use crate::error::Fault;
 use crate::http::declared::{Declared, Reference};
+use crate::intents::references::Table;
 
 /// Throughput of a site's link in Mbit/s.
 const LINK_MBPS: RangeInclusive<u32> = 1..=1_000_000;
 
 impl Declared for SiteSpec {
+    const REFERENCES: Table = &[("/spec/maintenance_window", "maintenance_window")];
+
     fn references(&self) -> Vec<Reference<'_>> {
         let window = self.maintenance_window.iter();
         let pointed = |name| Reference::new("/spec/maintenance_window", "maintenance_window", name);

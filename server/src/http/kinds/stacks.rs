@@ -17,6 +17,7 @@ use crate::document::fault;
 use crate::error::{Error, Fault};
 use crate::http::blobs;
 use crate::http::declared::{Declared, LARGE_BODY, Reference, Targets};
+use crate::intents::references::Table;
 
 /// The digest of a locked stack. Empty members are left out, so that a member added by a later
 /// version of Muster does not change the digest of older stacks.
@@ -67,6 +68,10 @@ fn render_fault(stack: &StackSpec, finding: &Finding) -> Fault {
 impl Declared for StackSpec {
     const IN_REVISIONS: bool = true;
     const BODY_LIMIT: usize = LARGE_BODY;
+    const REFERENCES: Table = &[
+        ("/spec/image", "image"),
+        ("/spec/files/*/content/*/secret", "credential"),
+    ];
 
     fn references(&self) -> Vec<Reference<'_>> {
         let mut references = vec![Reference::new("/spec/image", "image", &self.image)];

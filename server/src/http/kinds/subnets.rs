@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use muster_api::subnets::SubnetSpec;
 use sqlx::PgConnection;
 
+use super::residents;
 use crate::app::App;
 use crate::db;
 use crate::db::objects::ObjectRow;
@@ -13,8 +14,11 @@ use crate::document::fault;
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference};
 use crate::intents::nodes::addresses::is_host;
+use crate::intents::references::Table;
 
 impl Declared for SubnetSpec {
+    const REFERENCES: Table = &[("/spec/site", "site")];
+
     fn references(&self) -> Vec<Reference<'_>> {
         vec![Reference::new("/spec/site", "site", &self.site)]
     }
@@ -63,6 +67,15 @@ impl Declared for SubnetSpec {
             }
         }
         faults
+    }
+
+    async fn allow_beside(
+        conn: &mut PgConnection,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        let advice = "take the subnet out of `macs` of each node first";
+        residents::keep_place(conn, before, row, "site", advice).await
     }
 
     /// Rejects a network overlapping another subnet of the site. A site has one provisioning

@@ -14,6 +14,7 @@ use crate::document::fault;
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference};
 use crate::http::kinds::calls;
+use crate::intents::references::Table;
 use crate::tasks::webhooks::MOST;
 use crate::webhooks;
 
@@ -22,6 +23,7 @@ const TOPICS: usize = 50;
 
 impl Declared for WebhookSpec {
     const HAS_SECRET: bool = true;
+    const REFERENCES: Table = &[("/spec/site", "site")];
 
     fn references(&self) -> Vec<Reference<'_>> {
         self.site

@@ -11,7 +11,6 @@ use super::reach::{self, Reach};
 use super::{Change, diff, plan_parts, planned};
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Named;
 use crate::db;
 use crate::document::Document;
 use crate::error::Error;
@@ -28,12 +27,7 @@ pub(super) async fn plan_declared<K: Declared>(
     actor.need_somewhere(&verb)?;
     let before = db::objects::find_for_update(conn, K::KIND, &object.name).await?;
     if let Some(row) = &before {
-        let key = row.id.to_string();
-        let named = Named {
-            kind: K::KIND,
-            key: &key,
-        };
-        actor.need(conn, &verb, named).await?;
+        declared::write::allow_write::<K>(conn, actor, row).await?;
     }
     let (generation, spec) = (
         before.as_ref().map(|row| row.generation),

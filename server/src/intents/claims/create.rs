@@ -23,8 +23,12 @@ use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::references::Table;
 use crate::intents::revisions;
 use crate::intents::writing::{self, Effect};
+
+/// The references of a claim. A claim needs `claim.create` at both ends, [`allow_claiming`].
+pub(crate) const REFERENCES: Table = &[("/spec/pool", "pool"), ("/spec/node", "node")];
 
 /// How often a free node is looked up and locked. Another transaction may claim the node in
 /// between; beyond this number the caller must retry.
@@ -54,7 +58,7 @@ pub(crate) async fn create(
     allow_claiming(conn, actor, "pool", &pool.name, missing).await?;
     let profile = find_profile(conn, pool.id).await?;
     let node = match (&request.spec.node, &request.spec.selector) {
-        (Some(name), None) => lock_named(conn, "/spec/node", name, profile).await?,
+        (Some(name), None) => lock_named(conn, actor, "/spec/node", name, profile).await?,
         (None, Some(labels)) => lock_any(
             conn,
             &Fits {
@@ -157,17 +161,19 @@ pub(crate) async fn find_profile(
         .map(|row| row.id))
 }
 
-/// Locks the named node.
+/// Locks the named node. The actor needs the permission to claim the node, because a refusal tells
+/// the state of the node.
 ///
 /// # Errors
-/// 422 at `pointer` where the node does not exist; 409 where the node cannot be claimed now.
+/// 403; 422 at `pointer` where the node does not exist or is hidden from the actor; 409 where the
+/// node cannot be claimed now.
 pub(crate) async fn lock_named(
     conn: &mut PgConnection,
+    actor: &Actor,
     pointer: &'static str,
     name: &str,
     profile: Option<ObjectId>,
 ) -> Result<LockedNode, Error> {
-    let node = db::nodes::find_for_update(conn, name).await?;
     let missing = || {
         Error::unprocessable(
             pointer,
@@ -175,6 +181,12 @@ pub(crate) async fn lock_named(
             format!("There is no node called {name:?}."),
         )
     };
+    let (kind, key) = ("node", name);
+    match actor.need(conn, "claim.create", Named { kind, key }).await {
+        Err(Error::NotFound(_)) => return Err(missing()),
+        allowed => allowed?,
+    }
+    let node = db::nodes::find_for_update(conn, name).await?;
     let node = node.ok_or_else(missing)?;
     // Read again under the lock: an earlier holder of the lock may have claimed the node.
     let node = db::nodes::find_for_update(conn, &node.id.to_string())

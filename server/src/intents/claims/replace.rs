@@ -245,7 +245,7 @@ async fn find_spare(
                 format!("{} has this node.", claim.name),
             ));
         }
-        Some(name) => create::lock_named(conn, "/node", name, profile).await?,
+        Some(name) => create::lock_named(conn, actor, "/node", name, profile).await?,
         None => {
             let unreadable = |why| {
                 let detail = format!(

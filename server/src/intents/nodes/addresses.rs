@@ -13,9 +13,12 @@ use crate::db;
 use crate::db::macs::MacRow;
 use crate::document::{self, fault};
 use crate::error::{Error, Fault};
+use crate::intents::references::Referrer;
 
 /// The largest number of boot interfaces of a node; servers have fewer.
 const MOST: usize = 32;
+/// The reference of any MAC to its subnet.
+const SUBNET: &str = "/spec/macs/*/subnet";
 
 /// A locked subnet, with the taken addresses.
 struct Held {
@@ -28,8 +31,12 @@ struct Held {
 
 /// Reserves an address for each boot MAC of a node. A subnet stays locked until the transaction
 /// ends, so that two nodes never get the same address. Problems are added to `faults`.
+///
+/// # Errors
+/// 403 for a new subnet beyond the rights of the writer.
 pub(crate) async fn reserve(
     conn: &mut PgConnection,
+    referrer: &Referrer<'_>,
     faults: &mut Vec<Fault>,
     spec: &NodeSpec,
 ) -> Result<Vec<MacRow>, Error> {
@@ -52,7 +59,7 @@ pub(crate) async fn reserve(
     names.sort_unstable();
     names.dedup();
     for name in names {
-        subnets.insert(name, lock_subnet(conn, name).await?);
+        subnets.insert(name, lock_subnet(conn, referrer, name).await?);
     }
     let mut seen = BTreeSet::new();
     for (at, mac) in spec.macs.iter().enumerate() {
@@ -75,10 +82,18 @@ pub(crate) async fn reserve(
     Ok(rows)
 }
 
-async fn lock_subnet(conn: &mut PgConnection, name: &str) -> Result<Option<Held>, Error> {
+/// Locks a subnet. `None` for a missing subnet, and for a subnet hidden from the writer.
+async fn lock_subnet(
+    conn: &mut PgConnection,
+    referrer: &Referrer<'_>,
+    name: &str,
+) -> Result<Option<Held>, Error> {
     let Some(row) = db::objects::find_for_update(conn, "subnet", name).await? else {
         return Ok(None);
     };
+    if !referrer.may_name(conn, SUBNET, &row).await? {
+        return Ok(None);
+    }
     let spec = document::stored(&row)?;
     let taken = db::macs::list_taken(conn, row.id)
         .await?

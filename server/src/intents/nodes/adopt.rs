@@ -22,6 +22,7 @@ use crate::intents::nodes::place::DryRun;
 use crate::intents::nodes::requests::{self, ActionRequest};
 use crate::intents::nodes::resolve::find_target;
 use crate::intents::nodes::write;
+use crate::intents::references::missing_fault;
 use crate::intents::writing::{self, Effect};
 
 /// Adopts a machine or returns the plan, for the API and the pages.
@@ -84,7 +85,7 @@ async fn resolve(
     body: &AdoptNode,
 ) -> Result<Adoption, Error> {
     let mut faults: Vec<Fault> = Vec::new();
-    let pool = find_target(conn, &mut faults, "/pool", "pool", Some(&body.pool)).await?;
+    let pool = find_pool(conn, actor, &mut faults, &body.pool).await?;
     let credential = find_credential(conn, &mut faults, &body.credential).await?;
     check_host_key(&mut faults, body.host_key.as_deref());
     let claim_name = name_claim(&mut faults, node, body.claim.as_deref());
@@ -92,7 +93,7 @@ async fn resolve(
         let detail = format!("{} has no hardware profile to compare with.", node.name);
         faults.push(fault("/pool", "no_profile", detail));
     }
-    allow(conn, actor, pool.as_ref()).await?;
+    actor.need_everywhere("credential.use")?;
     match (pool, credential, faults.is_empty()) {
         (Some(pool), Some(credential), true) => Ok(Adoption {
             node: node.id,
@@ -105,6 +106,28 @@ async fn resolve(
             actor: actor.name.clone(),
         }),
         _ => Err(Error::Unprocessable(faults)),
+    }
+}
+
+/// Finds the pool of the new claim. The actor needs the permission to claim for the pool. A hidden
+/// pool adds the fault of a missing pool.
+async fn find_pool(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    faults: &mut Vec<Fault>,
+    name: &str,
+) -> Result<Option<ObjectRow>, Error> {
+    let (kind, key) = ("pool", name);
+    let row = find_target(conn, faults, "/pool", kind, Some(name)).await?;
+    if row.is_none() {
+        return Ok(None);
+    }
+    match actor.need(conn, "claim.create", Named { kind, key }).await {
+        Err(Error::NotFound(_)) => {
+            faults.push(missing_fault("/pool", kind, name));
+            Ok(None)
+        }
+        allowed => allowed.map(|()| row),
     }
 }
 
@@ -154,22 +177,6 @@ fn name_claim(faults: &mut Vec<Fault>, node: &LockedNode, requested: Option<&str
             String::new()
         }
     }
-}
-
-/// Checks whether the actor may claim for the pool and may use credentials.
-async fn allow(
-    conn: &mut PgConnection,
-    actor: &Actor,
-    pool: Option<&ObjectRow>,
-) -> Result<(), Error> {
-    if let Some(pool) = pool {
-        let named = Named {
-            kind: "pool",
-            key: &pool.name,
-        };
-        actor.need(conn, "claim.create", named).await?;
-    }
-    actor.need_everywhere("credential.use")
 }
 
 /// Builds the plan: the files written on the machine, and the new state of the node.

@@ -8,6 +8,6 @@ pub(crate) mod matching; // Match of a discovered machine with a declared node
 pub mod parts; // Components and their replacement
 pub mod place; // Rename and move
 pub mod requests; // Allowed actions, and the record of a request
-mod resolve; // The spec as rows
+pub(crate) mod resolve; // The spec as rows
 pub mod view; // A node as returned to readers
 pub(crate) mod write; // Registration, change and removal

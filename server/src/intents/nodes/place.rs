@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Named;
 use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::document::{self, Document};
@@ -15,7 +16,9 @@ use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::dry_run;
 use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::nodes::resolve::{REFERENCES, find_end};
 use crate::intents::nodes::write;
+use crate::intents::references::Referrer;
 use crate::intents::writing::{self, Effect};
 
 /// Whether to carry out the action or to return the plan.
@@ -67,7 +70,7 @@ async fn find_power_blockers(
     if node.power_reserved_w == 0 || node.spec["rack"] == rack {
         return Ok(Vec::new());
     }
-    // The write of the spec reports a missing rack, together with every other fault.
+    // A missing rack was reported before.
     let Some(row) = db::objects::find_for_reference(conn, "rack", rack).await? else {
         return Ok(Vec::new());
     };
@@ -167,10 +170,32 @@ pub async fn rename(
     .await
 }
 
+/// Checks that the actor may move the locked node to the site and the rack. A plan needs the same
+/// rights, because a plan shows the power budget of the rack.
+async fn allow_ends(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    node: &LockedNode,
+    spec: &Value,
+) -> Result<(), Error> {
+    let (kind, key) = ("node", node.name.as_str());
+    actor.need(conn, "node.move", Named { kind, key }).await?;
+    let referrer = Referrer::new(actor, "node.move", REFERENCES, Some(&node.spec));
+    let mut faults = Vec::new();
+    for kind in ["site", "rack"] {
+        let (pointer, name) = (format!("/spec/{kind}"), spec[kind].as_str());
+        find_end(conn, &referrer, &mut faults, &pointer, kind, name).await?;
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Unprocessable(faults)),
+    }
+}
+
 /// Moves a node to another site, rack or rack unit.
 ///
 /// # Errors
-/// 404, 409 naming each blocker, 422.
+/// 403, 404, 409 naming each blocker, 422.
 pub async fn relocate(
     app: &App,
     actor: &Actor,
@@ -191,6 +216,7 @@ pub async fn relocate(
             &mut raw,
             &json!({ "spec": { "site": site, "rack": body.rack, "rack_unit": body.rack_unit } }),
         );
+        allow_ends(conn, actor, &node, &raw["spec"]).await?;
         let changes = describe_changes(&node.spec, &raw["spec"]);
         let blockers = find_power_blockers(conn, &node, &body.rack).await?;
         if how.dry_run {

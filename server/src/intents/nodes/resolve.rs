@@ -12,6 +12,17 @@ use crate::db::objects::ObjectRow;
 use crate::document::{fault, label_faults};
 use crate::error::{Error, Fault};
 use crate::intents::nodes::addresses;
+use crate::intents::references::{Referrer, Table, missing_fault};
+
+/// All possible references of a node.
+pub(crate) const REFERENCES: Table = &[
+    ("/spec/site", "site"),
+    ("/spec/rack", "rack"),
+    ("/spec/profile", "hardware_profile"),
+    ("/spec/power/redfish/bmc/credential", "credential"),
+    ("/spec/power/ipmi/bmc/credential", "credential"),
+    ("/spec/macs/*/subnet", "subnet"),
+];
 
 /// Longest user name of IPMI 2.0 (section 22.28).
 const IPMI_USER_BYTES: usize = 16;
@@ -19,34 +30,24 @@ const IPMI_USER_BYTES: usize = 16;
 /// Finds the objects named by the spec and reserves the addresses.
 ///
 /// # Errors
-/// 422 with every fault of the spec.
+/// 403 for a new reference beyond the rights of the writer; 422 with every fault of the spec.
 pub(crate) async fn resolve(
     conn: &mut PgConnection,
+    referrer: &Referrer<'_>,
     draft: Draft<NodeSpec>,
     as_written: Value,
 ) -> Result<(Content, Vec<MacRow>), Error> {
     let spec = draft.spec;
     let mut faults = label_faults(&draft.labels, &draft.annotations);
-    let site = find_target(conn, &mut faults, "/spec/site", "site", Some(&spec.site)).await?;
-    let rack = find_target(
-        conn,
-        &mut faults,
-        "/spec/rack",
-        "rack",
-        spec.rack.as_deref(),
-    )
-    .await?;
-    let profile = find_target(
-        conn,
-        &mut faults,
-        "/spec/profile",
-        "hardware_profile",
-        spec.profile.as_deref(),
-    )
-    .await?;
+    let site = Some(spec.site.as_str());
+    let site = find_end(conn, referrer, &mut faults, "/spec/site", "site", site).await?;
+    let rack = spec.rack.as_deref();
+    let rack = find_end(conn, referrer, &mut faults, "/spec/rack", "rack", rack).await?;
+    let (kind, profile) = ("hardware_profile", spec.profile.as_deref());
+    let profile = find_end(conn, referrer, &mut faults, "/spec/profile", kind, profile).await?;
     check_place(&mut faults, &spec, rack.as_ref());
-    let power = resolve_power(conn, &mut faults, &spec.power).await?;
-    let macs = addresses::reserve(conn, &mut faults, &spec).await?;
+    let power = resolve_power(conn, referrer, &mut faults, &spec.power).await?;
+    let macs = addresses::reserve(conn, referrer, &mut faults, &spec).await?;
     let (Some(site), Some(power), true) = (site, power, faults.is_empty()) else {
         return Err(Error::Unprocessable(faults));
     };
@@ -81,11 +82,28 @@ pub(crate) async fn find_target(
     let Some(name) = name else { return Ok(None) };
     let row = db::objects::find_for_reference(conn, kind, name).await?;
     if row.is_none() {
-        faults.push(fault(
-            pointer,
-            "not_found",
-            format!("There is no {kind} called {name:?}."),
-        ));
+        faults.push(missing_fault(pointer, kind, name));
+    }
+    Ok(row)
+}
+
+/// Finds the target of a node's reference. A name without an object adds a fault, and so does an
+/// object hidden from the writer; an absent member returns `None`.
+///
+/// # Errors
+/// 403 for a new reference beyond the rights of the writer.
+pub(crate) async fn find_end(
+    conn: &mut PgConnection,
+    referrer: &Referrer<'_>,
+    faults: &mut Vec<Fault>,
+    pointer: &str,
+    kind: &str,
+    name: Option<&str>,
+) -> Result<Option<ObjectRow>, Error> {
+    let Some(name) = name else { return Ok(None) };
+    let row = referrer.find(conn, pointer, kind, name).await?;
+    if row.is_none() {
+        faults.push(missing_fault(pointer, kind, name));
     }
     Ok(row)
 }
@@ -136,6 +154,7 @@ fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&ObjectRow
 /// Resolves the power control of the node, with the credential of the BMC.
 async fn resolve_power(
     conn: &mut PgConnection,
+    referrer: &Referrer<'_>,
     faults: &mut Vec<Fault>,
     power: &NodePower,
 ) -> Result<Option<Power>, Error> {
@@ -152,7 +171,8 @@ async fn resolve_power(
                 faults.push(fault(format!("{pointer}/system"), "invalid", detail));
             }
             let credential =
-                find_bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
+                find_bmc_credential(conn, referrer, faults, pointer, &bmc.credential, bmc.port)
+                    .await?;
             let (address, port, system) = (bmc.address, bmc.port, bmc.system.clone());
             Ok(credential.map(|row| Power::Redfish {
                 address,
@@ -164,7 +184,8 @@ async fn resolve_power(
         NodePower::Ipmi { bmc } => {
             let pointer = "/spec/power/ipmi/bmc";
             let credential =
-                find_bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
+                find_bmc_credential(conn, referrer, faults, pointer, &bmc.credential, bmc.port)
+                    .await?;
             let user = credential
                 .as_ref()
                 .and_then(|row| row.spec["user"].as_str());
@@ -204,6 +225,7 @@ async fn resolve_power(
 /// Finds the credential for the login at the BMC. A credential with another purpose adds a fault.
 async fn find_bmc_credential(
     conn: &mut PgConnection,
+    referrer: &Referrer<'_>,
     faults: &mut Vec<Fault>,
     bmc: &str,
     name: &str,
@@ -213,7 +235,7 @@ async fn find_bmc_credential(
         faults.push(fault(format!("{bmc}/port"), "out_of_range", "1 to 65535"));
     }
     let pointer = format!("{bmc}/credential");
-    let credential = find_target(conn, faults, &pointer, "credential", Some(name)).await?;
+    let credential = find_end(conn, referrer, faults, &pointer, "credential", Some(name)).await?;
     Ok(credential.filter(|row| {
         let fits = row.spec["purpose"] == "bmc";
         if !fits {

@@ -24,9 +24,10 @@ use crate::document::{self, Document};
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::nodes::requests::{self, ActionRequest};
-use crate::intents::nodes::resolve::resolve;
+use crate::intents::nodes::resolve::{self, REFERENCES};
 use crate::intents::nodes::view;
 use crate::intents::preconditions::Preconditions;
+use crate::intents::references::Referrer;
 use crate::intents::writing;
 
 /// Locks the node with this name or id.
@@ -102,6 +103,9 @@ pub(crate) async fn write(
     current: Option<LockedNode>,
     document: Document<Draft<NodeSpec>>,
 ) -> Result<Written, Error> {
+    if let Some(node) = &current {
+        allow_write(conn, actor, node).await?;
+    }
     let (draft, mut raw) = document.into_parts();
     let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
     if let Some(node) = current.as_ref().filter(|node| is_same(node, &draft, &spec)) {
@@ -110,7 +114,9 @@ pub(crate) async fn write(
             change: Change::None,
         });
     }
-    let (content, macs) = resolve(conn, draft, spec).await?;
+    let former = current.as_ref().map(|node| &node.spec);
+    let referrer = Referrer::new(actor, "node.write", REFERENCES, former);
+    let (content, macs) = resolve::resolve(conn, &referrer, draft, spec).await?;
     if let Some(node) = &current {
         allow_replacing(conn, actor, node, &content, &macs).await?;
     }
@@ -127,6 +133,16 @@ pub(crate) async fn write(
         request_accept(conn, app, actor, &name).await?;
     }
     Ok(Written { name, change })
+}
+
+/// Checks that the actor may write the stored node. The route has checked the same without a lock.
+async fn allow_write(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    node: &LockedNode,
+) -> Result<(), Error> {
+    let (kind, key) = ("node", node.name.as_str());
+    actor.need(conn, "node.write", Named { kind, key }).await
 }
 
 /// Whether spec, labels and annotations already equal the stored ones.
@@ -222,7 +238,7 @@ async fn persist(
     Ok((id, name))
 }
 
-/// Checks the node as written. The actor needs the permission to write the node in its new place. A
+/// Checks the node as written. The actor needs the permission to write the node at the new place. A
 /// new BMC receives a credential, so the actor also needs the permission to use credentials.
 async fn allow_result(
     conn: &mut PgConnection,
@@ -236,7 +252,10 @@ async fn allow_result(
         kind: "node",
         key: &key,
     };
-    actor.need(conn, "node.write", named).await?;
+    match before {
+        Some(_) => actor.need_changed(conn, "node.write", named).await?,
+        None => actor.need_created(conn, "node.write", named).await?,
+    }
     let power = |spec: &Value| spec.get("power").cloned();
     if power(&content.spec) != before.and_then(|node| power(&node.spec))
         && !matches!(content.power, Power::Manual { .. })
@@ -336,6 +355,7 @@ pub(crate) async fn unregister(
 ) -> Result<(), Error> {
     writing::write(app, actor, async |conn| {
         let node = find(conn, key).await?;
+        allow_write(conn, actor, &node).await?;
         preconditions.allow_removal(node.generation)?;
         allow_unregistering(&node)?;
         db::nodes::delete(conn, node.id).await?;

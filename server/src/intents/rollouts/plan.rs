@@ -54,8 +54,9 @@ pub(crate) async fn plan(
         check_window(conn, &body.policy).await?;
         check_monitors(conn, &body.policy).await?;
         let pool = find_pool(conn, &body.pool).await?;
-        let key = &pool.id.to_string();
-        let named = Named { kind: "pool", key };
+        // A hidden pool is reported by the name in the request, like a missing pool.
+        let (kind, key) = ("pool", body.pool.as_str());
+        let named = Named { kind, key };
         actor.need(conn, "rollout.plan", named).await?;
         regressions::check(conn, pool.id, &body.policy, &RolloutPolicy::default()).await?;
         reinstalls::need_right(conn, actor, &body.policy, named).await?;
