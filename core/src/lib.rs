@@ -22,6 +22,7 @@ pub mod permits; // Permission to power, image or wipe a node once
 pub mod profiles; // Requirements of a hardware model
 pub mod recovery; // Recovery actions on a failing node, and their bounds
 pub mod redact; // Removes secrets from outgoing text
+pub mod remains; // Identifiers by which the remains of a deleted node are found again
 pub mod revisions; // The documents that a node of a pool installs
 pub mod rollout; // Rolling upgrades: the planner and the ledger of disruption
 pub mod stacks; // Pins over an image, the lock, and the converge plan

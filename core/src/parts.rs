@@ -106,7 +106,7 @@ pub fn seen_in(facts: &Facts) -> Vec<Part> {
 
 /// Returns the text if meaningful. Vendors leave filler words in unused fields, and such texts give
 /// `None`.
-fn keep_meaningful(text: &str) -> Option<String> {
+pub(crate) fn keep_meaningful(text: &str) -> Option<String> {
     let text: String = text
         .trim()
         .chars()
@@ -116,15 +116,41 @@ fn keep_meaningful(text: &str) -> Option<String> {
     let filler = [
         "",
         "none",
+        "null",
+        "empty",
+        "invalid",
         "unknown",
         "n/a",
+        "not available",
+        "not applicable",
         "not specified",
         "default string",
         "to be filled by o.e.m.",
+        "o.e.m.",
+        "serial number",
+        "system serial number",
+        "chassis serial number",
+        "base board serial number",
         "no dimm",
     ];
     let nothing = text.chars().all(|c| matches!(c, '0' | '-' | '.' | 'x'));
-    (!nothing && !filler.contains(&text.to_ascii_lowercase().as_str())).then_some(text)
+    let is_filler = filler.contains(&text.to_ascii_lowercase().as_str());
+    (!nothing && !is_filler && !is_pattern(&text)).then_some(text)
+}
+
+/// Returns whether a text repeats a single character, or only counts upwards: `XXXXXXXX`,
+/// `0123456789`.
+fn is_pattern(text: &str) -> bool {
+    let bytes: Vec<u8> = text.bytes().filter(u8::is_ascii_alphanumeric).collect();
+    let follows = |step: u8| {
+        bytes.windows(2).all(|pair| match pair {
+            [before, after] if step == 0 => before.eq_ignore_ascii_case(after),
+            [b'9', b'0'] => true,
+            [before, after] => before.is_ascii_digit() && before.wrapping_add(step) == *after,
+            _ => false,
+        })
+    };
+    (bytes.len() >= 4 && follows(0)) || (bytes.len() >= 6 && follows(1))
 }
 
 #[cfg(test)]

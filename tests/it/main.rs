@@ -49,6 +49,7 @@ mod previous; // The agent, muster-node and server of the previous version
 mod races; // Concurrent claims, releases and retries
 mod recoveries; // Recovery of failed nodes, and the breaker of the fleet
 mod releases; // Releases: undo, and approval by a second person
+mod remains; // Memory of deleted nodes: data, epoch, adoption
 mod replacements; // Replacement of a claim's node
 mod replicas; // Pools with automatic claims
 mod restores; // A database restored from a backup

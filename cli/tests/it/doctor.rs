@@ -156,7 +156,7 @@ fn a_database_is_looked_into() {
                 "--as",
                 "server",
                 "--only",
-                "database,schema,clocks",
+                "database,schema,remains,clocks",
                 "--database-url",
                 &url,
                 "--server",
@@ -170,6 +170,15 @@ fn a_database_is_looked_into() {
     tells(&sound, "ok", "migrations have run");
     tells(&sound, "ok", "agrees with the database's");
     tells(&sound, "ok", "agrees with the server's");
+    tells(&sound, "ok", "no deleted node has left data");
+    for left in [
+        "INSERT INTO remains VALUES (gen_random_uuid(), gen_random_uuid(), 'n17', now(), true, 'a wipe failed', 2, false, NULL)",
+        "INSERT INTO remains_identifiers SELECT id, 'disk', 'D-17' FROM remains",
+    ] {
+        psql("muster", left);
+    }
+    tells(&ask("muster", 0), "warn", "the disks of n17");
+    tells(&ask("muster", 0), "warn", "disk D-17");
 
     psql("postgres", "CREATE DATABASE other");
     tells(&ask("other", 10), "fail", "has no schema yet");

@@ -45,9 +45,11 @@ fn compare_with_profile(node: &Snapshot) -> Move {
     }
     let quarantined = |why: String| Move::to(State::Quarantined).because(why);
     if node.unsanitised && node.claim.is_none() {
-        return quarantined(
-            "unsanitised: the disks may hold data, and no wipe was verified".into(),
-        );
+        let why = node
+            .data_left
+            .as_deref()
+            .unwrap_or("the disks may hold data, and no wipe was verified");
+        return quarantined(format!("unsanitised: {why}"));
     }
     if !node.disputed_parts.is_empty() {
         return quarantined(format!(

@@ -33,6 +33,9 @@ pub struct Snapshot {
     pub held: bool,
     /// The disks may hold user data: no wipe was verified since the last use.
     pub unsanitised: bool,
+    /// The origin of the data, if a deleted record of the machine has told. Loaded only for an
+    /// inspected node.
+    pub data_left: Option<String>,
     /// The time when a maintenance ends automatically.
     pub until: Option<Timestamp>,
     /// A person asked to stop the node's current operation.

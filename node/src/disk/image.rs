@@ -3,8 +3,10 @@
 //! A disk interrupted at any instant does not boot, and the next attempt starts over. Only the last
 //! write makes the disk bootable.
 
+use std::fs::File;
 use std::path::Path;
 
+use muster_core::ids::ClaimId;
 use muster_core::permits::PermitKind;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::node::{Failure, FailureCode, ImageWritten, Marker, Plan, WriteImage};
@@ -14,7 +16,7 @@ use super::{fetch, marker, nvram, settle, stream, table};
 use crate::failure::{fatal, io};
 use crate::job::JobContext;
 use crate::permit::{self, Demand};
-use crate::{paths, tool};
+use crate::{inventory, paths, tool};
 
 /// Mount point of the new root file system while the node's own files are written.
 const MOUNT: &str = "/run/muster/root";
@@ -47,6 +49,7 @@ pub fn write_image(
         ));
     }
     marker::check(&disk, plan, Some(image.claim), &target.serial)?;
+    check_other_disks(plan, image.claim, &target, cx)?;
     let demand = Demand {
         kind: PermitKind::Image,
         permit: image.permit,
@@ -89,6 +92,34 @@ pub fn write_image(
         host_key,
         nvram_entry,
     })
+}
+
+/// Refuses a machine with a disk of another claim. The image leaves the other disks as they are, so
+/// the next user could read the data. A disk that cannot be read is logged.
+fn check_other_disks(
+    plan: &Plan,
+    claim: ClaimId,
+    target: &Target,
+    cx: &JobContext,
+) -> Result<(), Failure> {
+    for disk in inventory::disks::list() {
+        if disk.name == target.name {
+            continue;
+        }
+        let serial = disk.serial.as_deref().unwrap_or(&disk.name);
+        let checked = File::open(paths::at("/dev").join(&disk.name))
+            .map_err(io(format!("opening disk {serial}")))
+            .and_then(|file| marker::check(&file, plan, Some(claim), serial));
+        match checked {
+            Ok(()) => {}
+            Err(failure) if failure.code == FailureCode::MarkedInUse => return Err(failure),
+            Err(failure) => cx.log(&format!(
+                "the marker of disk {serial} is unknown: {}",
+                failure.message
+            )),
+        }
+    }
+    Ok(())
 }
 
 /// Mounts the new root, settles the image, and unmounts the root in every case.

@@ -5,6 +5,7 @@
 
 mod answers; // Replayed and late answers, restored servers
 mod attempts; // Fences, attempts, ends of jobs
+mod images; // Disks beside the root disk
 mod wipes; // Permits and disks of wipes
 
 use std::fs;
@@ -213,6 +214,10 @@ impl Node {
     }
 
     fn mark(&self, claim: ClaimId, epoch: i64) {
+        self.mark_disk("vda", claim, epoch);
+    }
+
+    fn mark_disk(&self, name: &str, claim: ClaimId, epoch: i64) {
         use std::os::unix::fs::FileExt as _;
         let image = muster_core::values::Digest::of(b"image");
         let sector = marker::encode(&Marker {
@@ -225,7 +230,7 @@ impl Node {
         .unwrap();
         let disk = fs::OpenOptions::new()
             .write(true)
-            .open(self.path("dev/vda"))
+            .open(self.path(&format!("dev/{name}")))
             .unwrap();
         disk.write_all_at(&sector, marker::OFFSET).unwrap();
     }

@@ -380,7 +380,7 @@ pub async fn begin(
 ) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET operation_id = $2, power_reserved_w = COALESCE($3, power_reserved_w), in_cluster = in_cluster OR $4,
-                unsanitised = unsanitised OR $5, held_back = held_back OR $11, os_host_key = CASE WHEN $5 THEN NULL ELSE os_host_key END,
+                unsanitised = unsanitised OR $5, adopted = adopted AND NOT $5, held_back = held_back OR $11, os_host_key = CASE WHEN $5 THEN NULL ELSE os_host_key END,
                 os_boot_id = CASE WHEN $5 THEN NULL ELSE os_boot_id END, waiting_for = $6, waiting_owner = $7, next_action = $8, due_at = $9,
                 waiting_reason = $12,
                 waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $6 THEN COALESCE(waiting_since, $10) ELSE $10 END

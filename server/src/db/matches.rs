@@ -22,6 +22,7 @@ pub async fn list_macs(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Mac>
 
 /// Moves facts and components from one node to another. The target also gets the mark of unwiped
 /// data and at least the epoch of the source, because the disks were written under that epoch.
+/// Remains of deleted nodes follow to the target.
 pub async fn give_observations(
     conn: &mut PgConnection,
     from: NodeId,
@@ -46,8 +47,16 @@ pub async fn give_observations(
     .execute(&mut *conn)
     .await?;
     sqlx::query!(
-        "UPDATE nodes n SET unsanitised = n.unsanitised OR m.unsanitised, epoch = greatest(n.epoch, m.epoch)
+        "UPDATE nodes n SET unsanitised = n.unsanitised OR m.unsanitised, epoch = greatest(n.epoch, m.epoch), adopted = n.adopted OR m.adopted
          FROM nodes m WHERE n.id = $2 AND m.id = $1",
+        from as NodeId,
+        to as NodeId,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "INSERT INTO remains_heirs (remains_id, node_id, merged_at)
+         SELECT remains_id, $2, merged_at FROM remains_heirs WHERE node_id = $1 ON CONFLICT DO NOTHING",
         from as NodeId,
         to as NodeId,
     )

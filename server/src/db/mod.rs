@@ -49,6 +49,7 @@ pub mod plans; // Nodes affected by a change
 pub mod power; // Power budgets of racks
 pub mod primary; // The server that takes writes
 pub mod recoveries; // Recoveries tried on failing nodes
+pub mod remains; // Facts of deleted nodes, for the next record of the same machine
 pub mod replacements; // Claims moving to another node
 pub mod replicas; // Claims made by pools
 pub mod revisions; // Documents that the nodes of a pool install

@@ -28,18 +28,21 @@ pub async fn set_live(
     Ok(())
 }
 
-/// Records the host key of an adopted machine after the first login.
+/// Records the host key of an adopted machine after the first login, with the epoch in the trusted
+/// principal. The later inventory may raise the epoch of the node by remains.
 pub async fn set_adopted(
     conn: &mut PgConnection,
     node: NodeId,
     host_key: &str,
     boot_id: &str,
+    epoch: i64,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE nodes SET os_host_key = $2, os_boot_id = $3 WHERE id = $1",
+        "UPDATE nodes SET os_host_key = $2, os_boot_id = $3, os_epoch = COALESCE(os_epoch, $4) WHERE id = $1",
         node as NodeId,
         host_key,
-        boot_id
+        boot_id,
+        epoch,
     )
     .execute(conn)
     .await?;

@@ -241,14 +241,20 @@ pub async fn find_live_nonce(
 }
 
 /// Returns the claim whose marker the node's disks may carry: the current claim, or else the
-/// latest. An incomplete wipe leaves the marker of the latest claim.
+/// latest. An incomplete wipe leaves the marker of the latest claim. Remains of a deleted node name
+/// a former claim, and count from the moment of the merge.
 pub async fn find_last_claim(
     conn: &mut PgConnection,
     node: NodeId,
 ) -> Result<Option<ClaimId>, Error> {
     Ok(sqlx::query_scalar!(
-        r#"SELECT COALESCE(marker, id) AS "id!: ClaimId" FROM claims WHERE node_id = $1
-           ORDER BY state <> 'released' DESC, released_at DESC, created_at DESC, id DESC LIMIT 1"#,
+        r#"SELECT marked.id AS "id!: ClaimId" FROM (
+               SELECT COALESCE(marker, id) AS id, state <> 'released' AS is_open, released_at AS over_at, created_at FROM claims WHERE node_id = $1
+               UNION ALL
+               SELECT r.claim_id, false, h.merged_at, r.left_at FROM remains_heirs h JOIN remains r ON r.id = h.remains_id
+               WHERE h.node_id = $1 AND r.unsanitised AND r.claim_id IS NOT NULL
+                 AND NOT EXISTS (SELECT FROM claims held WHERE COALESCE(held.marker, held.id) = r.claim_id AND held.state <> 'released')) AS marked
+           ORDER BY marked.is_open DESC, marked.over_at DESC, marked.created_at DESC, marked.id DESC LIMIT 1"#,
         node as NodeId,
     )
     .fetch_optional(conn)

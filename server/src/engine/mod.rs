@@ -19,6 +19,7 @@ mod pass; // A reconcile pass over a node, in one transaction
 pub mod permits; // Decides whether a permit may be redeemed
 mod recoveries; // Recoveries of failed nodes
 pub mod releases; // The beginning of a release
+pub mod remains; // Facts of deleted nodes, merged into the next record of the machine
 pub mod replacements; // Claims moving to another node
 mod snapshot; // The lifecycle's view of a node
 mod waivers; // Gates counted as passed by a waiver

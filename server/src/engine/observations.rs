@@ -9,7 +9,7 @@ use muster_core::parts;
 use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
 
-use super::{cabling, drift, firmware, waivers};
+use super::{cabling, drift, firmware, remains, waivers};
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::gates::NewRun;
@@ -53,7 +53,7 @@ pub(super) async fn record(
             firmware::record_inventory(conn, job, inventory, now).await
         }
         JobResult::Adopted { host_key, boot_id } => {
-            db::observed::set_adopted(conn, job.node, host_key, boot_id).await
+            db::observed::set_adopted(conn, job.node, host_key, boot_id, job.epoch).await
         }
         JobResult::Booted { boot_id } => {
             db::observed::set_power(conn, job.node, SeenPower::On, now).await?;
@@ -71,8 +71,8 @@ pub(super) async fn record(
         JobResult::Paired { .. }
         | JobResult::Admitted { .. }
         | JobResult::Drained
-        | JobResult::Removed
-        | JobResult::Wiped { .. } => Ok(()),
+        | JobResult::Removed => Ok(()),
+        JobResult::Wiped { .. } => remains::end_wiped(conn, job.node, job.permit).await,
     }
 }
 
@@ -85,7 +85,8 @@ async fn record_facts(
     let before = db::facts::latest_live(conn, job.node).await?;
     db::facts::insert(conn, job.node, facts, now).await?;
     cabling::record_faults(conn, job.node, before.as_ref(), facts, now).await?;
-    db::components::record_parts(conn, job.node, &parts::seen_in(facts), now).await
+    db::components::record_parts(conn, job.node, &parts::seen_in(facts), now).await?;
+    remains::merge(conn, job.node, "muster", now).await
 }
 
 /// Records a switch of power by a job.

@@ -12,7 +12,7 @@ use muster_core::stacks::ConvergeReport;
 use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
 
-use super::{pairs, waivers};
+use super::{pairs, remains, waivers};
 use crate::db;
 use crate::db::lifecycle::EngineNode;
 use crate::db::stays::StayStep;
@@ -45,6 +45,7 @@ pub(super) async fn load(
         protected: node.protected,
         held: node.held,
         unsanitised: node.unsanitised,
+        data_left: explain_data(conn, node).await?,
         until: node.maintenance_until,
         stop: node.stop,
         disputed_parts: list_disputed(conn, node).await?,
@@ -120,6 +121,15 @@ async fn list_disputed(conn: &mut PgConnection, node: &EngineNode) -> Result<Vec
         db::components::list_disputed(conn, node.id).await
     } else {
         Ok(Vec::new())
+    }
+}
+
+/// The origin of data from a deleted record matters where the inspection leads to a reason.
+async fn explain_data(conn: &mut PgConnection, node: &EngineNode) -> Result<Option<String>, Error> {
+    let asks = node.unsanitised && node.claim.is_none() && node.state == State::Inspecting;
+    match asks {
+        true => remains::explain_data(conn, node.id).await,
+        false => Ok(None),
     }
 }
 

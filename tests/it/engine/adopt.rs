@@ -178,6 +178,11 @@ async fn an_adopted_node_serves_as_it_is_and_is_let_alone() {
         Some("true")
     );
     assert_eq!(
+        world.value("n1", "os_epoch").await.as_deref(),
+        Some("1"),
+        "logins use the epoch of the adoption, also after remains have raised the node's"
+    );
+    assert_eq!(
         world.value("n1", "power_reserved_w").await.as_deref(),
         Some("300")
     );

@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The refusal of a server that finds an applied migration unknown to the server.
 const NEWER: &str = "was previously applied but is missing in the resolved migrations";
 /// Rows for tables left empty by the simulated fleet.
-const ROWS: [&str; 10] = [
+const ROWS: [&str; 13] = [
     "INSERT INTO sessions SELECT '\\x01', id, now(), now() + interval '1 day' FROM users LIMIT 1",
     "INSERT INTO cautions VALUES (gen_random_uuid(), 'an agent remembers more', now(), now(), 'ada', 'seen')",
     "INSERT INTO break_glass VALUES (true, now(), now() + interval '1 hour', 'ada', 'the provider is away', 'seal')",
@@ -41,6 +41,9 @@ const ROWS: [&str; 10] = [
     "INSERT INTO pool_shortages SELECT id, now() FROM objects WHERE kind = 'pool'",
     "INSERT INTO adoptions SELECT n.id, gen_random_uuid(), 'adopted', p.id, c.id, NULL, 'ada', now() FROM nodes n, objects p, objects c
      WHERE n.name = 'n3' AND p.kind = 'pool' AND c.kind = 'credential' AND c.name = 'root'",
+    "INSERT INTO remains VALUES (gen_random_uuid(), gen_random_uuid(), 'n9', now(), false, NULL, 3, false, NULL)",
+    "INSERT INTO remains_identifiers SELECT id, 'serial', 'SN-0009' FROM remains",
+    "INSERT INTO remains_heirs SELECT r.id, n.id, now() FROM remains r, nodes n WHERE n.name = 'n3'",
 ];
 
 /// A replica of the previous version.

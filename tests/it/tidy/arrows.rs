@@ -44,6 +44,7 @@ const ORDERS: [(&str, &[&str]); 5] = [
         &[
             "fabric",
             "permits",
+            "remains",
             "parts",
             "lifecycle",
             "rollout",

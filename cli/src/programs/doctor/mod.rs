@@ -11,6 +11,7 @@ mod dhcp; // Another DHCP server on the provisioning network
 mod files; // Data directories and key files: present and private
 mod loaders; // Boot loaders and muster-node
 mod ports; // Ports taken by other programs
+mod remains; // Deleted nodes with data on disks
 mod rights; // Capabilities of the agent
 mod room; // Free space on the disks
 mod schema; // Outstanding migrations
@@ -167,13 +168,16 @@ type Check = (
 );
 
 /// All checks: name, role, function.
-const CHECKS: [Check; 15] = [
+const CHECKS: [Check; 16] = [
     ("ports", None, |host| Box::pin(async { ports::check(host) })),
     ("database", Some(Part::Server), |host| {
         Box::pin(database::check(host))
     }),
     ("schema", Some(Part::Server), |host| {
         Box::pin(schema::check(host))
+    }),
+    ("remains", Some(Part::Server), |host| {
+        Box::pin(remains::check(host))
     }),
     ("clocks", None, |host| Box::pin(clocks::check(host))),
     ("files", None, |host| Box::pin(async { files::check(host) })),

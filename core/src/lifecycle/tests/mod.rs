@@ -72,6 +72,7 @@ fn node(state: State) -> Snapshot {
         protected: false,
         held: false,
         unsanitised: false,
+        data_left: None,
         until: None,
         stop: false,
         disputed_parts: vec![],
@@ -275,6 +276,15 @@ fn a_wipe_that_cannot_be_verified_is_never_claimable_again() {
         panic!("must move")
     };
     assert_eq!(moved.to, State::Quarantined);
+    back.data_left = Some("n9 left data on its disks on 2026-01-05".into());
+    let Decision::Advance(moved) = decide(&back, now()) else {
+        panic!("must move")
+    };
+    let reason = "unsanitised: n9 left data on its disks on 2026-01-05";
+    assert_eq!(
+        (moved.to, moved.reason.as_deref()),
+        (State::Quarantined, Some(reason))
+    );
     back.unsanitised = false;
     let Decision::Advance(moved) = decide(&back, now()) else {
         panic!("must move")

@@ -86,10 +86,11 @@ impl Machine {
         }
     }
 
-    /// Returns a failure if a disk of the plan has the marker of another claim or of a later epoch.
+    /// Returns a failure if a disk has the marker of another claim or of a later epoch. An image asks
+    /// for every disk, and a wipe for the disks of the plan.
     fn check_markers(&self, plan: &Plan) -> Option<Failure> {
         let (claim, serials) = match &plan.work {
-            Work::WriteImage(image) => (Some(image.claim), vec![image.disk_serial.clone()]),
+            Work::WriteImage(image) => (Some(image.claim), self.disks.keys().cloned().collect()),
             Work::Wipe(wipe) => (wipe.claim, wipe.disk_serials.clone()),
             Work::Converge(_) | Work::Gate(_) => return None,
         };

@@ -3,6 +3,9 @@
 
 use axum::extract::State;
 use http::StatusCode;
+use jiff::Timestamp;
+use muster_core::ids::NodeId;
+use muster_core::values::Mac;
 use muster_core::wire::calls::{Seen, Sighting, Sightings};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -12,6 +15,7 @@ use super::told::Told;
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
+use crate::engine::remains;
 use crate::error::Error;
 
 /// The largest number of sightings stored from one call. Agents send smaller batches.
@@ -32,6 +36,22 @@ pub(super) async fn report(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Makes a node of an unknown machine. A deleted record of the machine is merged into the node.
+async fn discover(
+    conn: &mut PgConnection,
+    agent: &Agent,
+    actor: &str,
+    mac: Mac,
+    now: Timestamp,
+) -> Result<NodeId, Error> {
+    let node = db::agents::insert_discovered(conn, agent.site, mac, now).await?;
+    let summary = format!("an unknown machine was seen: {mac}");
+    let event = NewEvent::node(now, actor, "node.discovered", node, summary);
+    db::events::insert(conn, event).await?;
+    remains::merge(conn, node, actor, now).await?;
+    Ok(node)
+}
+
 async fn record_sighting(
     conn: &mut PgConnection,
     app: &App,
@@ -45,14 +65,7 @@ async fn record_sighting(
         // The machine belongs to another site, so the agent must not write the history of the node.
         Some(_) => None,
         None if sighting.what == Seen::Dhcp => {
-            let node = db::agents::insert_discovered(conn, agent.site, sighting.mac, now).await?;
-            let summary = format!("an unknown machine was seen: {}", sighting.mac);
-            db::events::insert(
-                conn,
-                NewEvent::node(now, &actor, "node.discovered", node, summary),
-            )
-            .await?;
-            Some(node)
+            Some(discover(conn, agent, &actor, sighting.mac, now).await?)
         }
         None => return Ok(()),
     };

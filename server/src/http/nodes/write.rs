@@ -58,7 +58,8 @@ pub(super) async fn patch_node(
     write::patch(&app, &actor, &key, preconditions, &patch).await
 }
 
-/// Unregisters a node. The machine is not touched.
+/// Unregisters a node. The machine is not touched. A node whose disks may hold data also needs the
+/// verb `node.retire`. The next record of the same machine keeps the mark and the epoch.
 #[utoipa::path(delete, path = "/v1/nodes/{node}",
     extensions(("x-muster-access" = json!({ "verb": "node.write", "place": "node={node}" }))),
     tag = "nodes", params(("node", description = "Name or id"), ("If-Match" = String, Header)), responses(

@@ -236,8 +236,9 @@ fn format_text(value: &Value) -> String {
     value.as_str().unwrap_or("none").to_owned()
 }
 
-/// Moves the observations to the declared node, deletes the record of the machine, and writes the
-/// merged spec.
+/// Writes the merged spec, moves the observations to the declared node, and deletes the record of
+/// the machine. The marks of the machine follow the write, because MACs replaced by the write belong
+/// to another machine.
 async fn bind(
     conn: &mut PgConnection,
     app: &App,
@@ -246,14 +247,13 @@ async fn bind(
     spec: Value,
 ) -> Result<(), Error> {
     let Pair { machine, node } = pair;
-    db::matches::give_observations(conn, machine.id, node.id).await?;
-    db::nodes::delete(conn, machine.id).await?;
+    db::macs::set(conn, machine.id, &[]).await?;
     let raw = json!({ "labels": node.labels, "annotations": node.annotations, "spec": spec });
     let document = Document::read(raw)?;
     let id = node.id.to_string();
-    write::write(app, conn, actor, &id, Some(node.clone()), document)
-        .await
-        .map(drop)
+    write::write(app, conn, actor, &id, Some(node.clone()), document).await?;
+    db::matches::give_observations(conn, machine.id, node.id).await?;
+    db::nodes::delete(conn, machine.id).await
 }
 
 /// Writes the finished operation, and an event for each of the two nodes.

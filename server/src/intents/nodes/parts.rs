@@ -1,6 +1,7 @@
 //! Components by serial, and their replacement. The node keeps its id; earlier gate results are
 //! void, and a new board or chassis is pinned in place of the old.
 
+use jiff::Timestamp;
 use muster_api::nodes::{Component, ReplaceParts, ReplacedPart};
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::state::Action;
@@ -14,6 +15,7 @@ use crate::auth::Actor;
 use crate::db;
 use crate::db::components::{ComponentRow, Exchange};
 use crate::db::nodes::LockedNode;
+use crate::engine::remains;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
@@ -87,9 +89,7 @@ async fn record_parts(
                 detail,
             ));
         }
-        if matches!(kind, PartKind::Chassis | PartKind::Board) {
-            db::components::repin(conn, node.id, old, new).await?;
-        }
+        forget_part(conn, node, exchange, &body.reason, now).await?;
         let summary = format!(
             "{}: {kind} {old} was replaced by {new}: {}",
             node.name, body.reason
@@ -109,10 +109,29 @@ async fn record_parts(
         node.name
     );
     if disks_gone(conn, node).await? {
+        remains::end_data(conn, node.id).await?;
         let event = actor.event(now, "node.disks_removed", Some(node.id), summary);
         db::events::insert(conn, event.under(Some(operation))).await?;
     }
     Ok(operation)
+}
+
+/// Forgets the pins of a removed board or chassis. A removed disk takes the data out of the node,
+/// and the next node with the disk is marked.
+async fn forget_part(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    exchange: Exchange<'_>,
+    reason: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    match exchange.kind {
+        PartKind::Chassis | PartKind::Board => {
+            db::components::repin(conn, node.id, exchange.old, exchange.new).await
+        }
+        PartKind::Disk => remains::keep_disk(conn, node.id, exchange.old, reason, now).await,
+        PartKind::Gpu | PartKind::Nic | PartKind::Dimm => Ok(()),
+    }
 }
 
 fn check(at: usize, part: &ReplacedPart) -> Result<(), Error> {

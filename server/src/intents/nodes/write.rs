@@ -10,6 +10,7 @@ use muster_api::nodes::NodeSpec;
 use muster_api::object::Draft;
 use muster_core::ids::NodeId;
 use muster_core::lifecycle::state::Action;
+use muster_core::remains::Identifiers;
 use muster_core::values::{InvalidValue, Mac, Name};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -21,6 +22,7 @@ use crate::db;
 use crate::db::macs::MacRow;
 use crate::db::nodes::{Content, LockedNode, Power};
 use crate::document::{self, Document};
+use crate::engine::remains;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::nodes::requests::{self, ActionRequest};
@@ -56,6 +58,38 @@ fn allow_unregistering(node: &LockedNode) -> Result<(), Error> {
             let detail = format!("{} is {}; wait until that is over.", node.name, node.state);
             Err(Error::conflict("node_busy", detail))
         }
+    }
+}
+
+/// Allows the deletion of a node with data on the disks only to callers with `node.retire`, because
+/// pipelines have `node.write` too.
+async fn allow_forgetting(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    node: &LockedNode,
+) -> Result<(), Error> {
+    let sanitation = db::remains::find_sanitation(conn, node.id).await?;
+    if !sanitation.unsanitised {
+        return Ok(());
+    }
+    let key = node.id.to_string();
+    let named = Named {
+        kind: "node",
+        key: &key,
+    };
+    match actor.need(conn, "node.retire", named).await {
+        Err(Error::Forbidden(_)) => {
+            let name = &node.name;
+            let because = sanitation
+                .reason
+                .map(|reason| format!(" ({reason})"))
+                .unwrap_or_default();
+            Err(Error::Forbidden(format!(
+                "The disks of {name} may hold data{because}. Wipe the node first: `muster node wipe {name}`. \
+                 A caller with `node.retire` may delete the node as it is."
+            )))
+        }
+        other => other,
     }
 }
 
@@ -117,8 +151,10 @@ pub(crate) async fn write(
     let former = current.as_ref().map(|node| &node.spec);
     let referrer = Referrer::new(actor, "node.write", REFERENCES, former);
     let (content, macs) = resolve::resolve(conn, &referrer, draft, spec).await?;
+    let mut before = Identifiers::default();
     if let Some(node) = &current {
         allow_replacing(conn, actor, node, &content, &macs).await?;
+        before = remains::collect_declared(conn, node.id).await?;
     }
     let now = app.clock.now();
     let (id, name) = persist(conn, key, current.as_ref(), &content, &macs, now).await?;
@@ -128,6 +164,8 @@ pub(crate) async fn write(
         Some(_) => (Change::Replaced, "node.changed", "changed"),
     };
     record(conn, app, actor, kind, id, &name, verb).await?;
+    remains::keep_former(conn, id, &before, now).await?;
+    remains::merge(conn, id, actor.author(), now).await?;
     let accept = content.spec.get("accept");
     if change == Change::Registered && accept.is_none_or(|accept| accept == true) {
         request_accept(conn, app, actor, &name).await?;
@@ -343,10 +381,11 @@ pub(crate) async fn patch(
     .await
 }
 
-/// Unregisters a node.
+/// Unregisters a node. The remains of the node outlive the record.
 ///
 /// # Errors
-/// 404, 409 when the node is claimed or busy, 412, 428.
+/// 403 when the disks may hold data and the actor must not retire nodes; 404, 409 when the node is
+/// claimed or busy, 412, 428.
 pub(crate) async fn unregister(
     app: &App,
     actor: &Actor,
@@ -358,6 +397,8 @@ pub(crate) async fn unregister(
         allow_write(conn, actor, &node).await?;
         preconditions.allow_removal(node.generation)?;
         allow_unregistering(&node)?;
+        allow_forgetting(conn, actor, &node).await?;
+        remains::keep(conn, node.id, app.clock.now()).await?;
         db::nodes::delete(conn, node.id).await?;
         record(
             conn,
