@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use muster_core::values::{Name, Secret};
+use muster_core::words;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -29,9 +30,24 @@ pub struct Agent {
     /// Expiry of the agent's newest certificate. Absent before enrolment. The agent renews after
     /// half of the certificate's lifetime.
     pub certified_until: Option<Timestamp>,
+    /// Why the server refuses every call of the agent. The refusal ends when the agent is removed
+    /// and enrolled anew. Absent for an admitted agent.
+    #[serde(default)]
+    pub refused: Option<AgentRefusal>,
     /// Number of enrolments under this name. The ETag is `"<generation>"`.
     #[serde(default)]
     pub generation: i64,
+}
+
+words! {
+    /// The reason for refusing every call of an agent.
+    #[derive(ToSchema)]
+    AgentRefusal, "refusal of an agent" {
+        /// A certificate was requested with a former key: the agent's identity exists twice.
+        Cloned = "cloned",
+        /// The agent showed an event with a wrong seal, or an unknown event without a seal.
+        Lies = "lies",
+    }
 }
 
 /// The response to an enrolment. The token is shown only here.

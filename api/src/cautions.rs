@@ -1,13 +1,13 @@
 //! Caution mode: an agent remembers newer state than the database. Cause: the database was restored
-//! from a backup, or a failover lost the latest commits. No node is powered or written until an
-//! administrator confirms the caution.
+//! from a backup, or a failover lost the latest commits. No node of the sites under caution is
+//! powered or written until an administrator confirms the caution.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// Whether the fleet is in caution mode, and which agents have reported since.
+/// Whether the fleet or a site is in caution mode, and which agents have reported since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CautionStatus {
     /// The current caution. Absent in normal operation.
@@ -24,6 +24,18 @@ pub struct Caution {
     /// One sentence naming the agent and the state missing from the database.
     pub because: String,
     pub noticed_at: Timestamp,
+    /// Whether the caution holds for the whole fleet. Otherwise the caution holds for the sites of
+    /// its witnesses.
+    #[serde(default = "holds_everywhere")]
+    pub whole_fleet: bool,
+    /// The visible sites with a witness: an agent, or a node by the word of its agent.
+    #[serde(default)]
+    pub sites: Vec<String>,
+}
+
+/// A server of the previous version opens cautions of the whole fleet only.
+fn holds_everywhere() -> bool {
+    true
 }
 
 /// An agent, and whether the agent has reported since the database lost state.

@@ -88,3 +88,4 @@ mod tidy; // Rules of the code base without a clippy lint
 mod tokens; // Tokens as stored in the database
 mod waivers; // Waivers: failed gates counted as passed
 mod webhooks; // Events sent to an external server
+mod witnesses; // Witnesses of a caution, by site

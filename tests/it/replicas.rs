@@ -1,6 +1,8 @@
 //! Pools that claim nodes by themselves: as many as they ask for, whoever else claims, and never one less because of a number.
 
 use muster_core::clock::Clock;
+use muster_core::ids::{EventId, ObjectId};
+use muster_server::engine::caution::Witness;
 use muster_server::tasks::replicas::{self, FIRST};
 use serde_json::{Value, json};
 
@@ -576,7 +578,8 @@ async fn a_database_that_was_put_back_claims_nothing_until_somebody_has_looked()
     ask(&admin, 2).await.expect(200);
     let mut conn = server.app.pool.acquire().await.unwrap();
     let now = server.app.clock.now();
-    muster_server::engine::caution::notice(&mut conn, "a server remembers more", now)
+    let witness = Witness::of_replica(EventId::new(), "a server remembers more");
+    muster_server::engine::caution::notice(&mut conn, &witness, now)
         .await
         .unwrap();
     round(&server).await;
@@ -596,6 +599,43 @@ async fn a_database_that_was_put_back_claims_nothing_until_somebody_has_looked()
         .expect(200);
     round(&server).await;
     assert_eq!(standing(&admin).await, [2, 2, 0, 0, 0]);
+}
+
+/// An agent of a site remembers more than the database.
+async fn doubt(server: &Server, site: &str) {
+    let site: ObjectId =
+        sqlx::query_scalar("SELECT id FROM objects WHERE kind = 'site' AND name = $1")
+            .bind(site)
+            .fetch_one(&server.app.pool)
+            .await
+            .unwrap();
+    let witness = Witness {
+        id: uuid::Uuid::now_v7(),
+        site: Some(site),
+        agent: None,
+        heard: Some(EventId::new()),
+        proved: false,
+        because: "an agent remembers more",
+    };
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    muster_server::engine::caution::notice(&mut conn, &witness, server.app.clock.now())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_caution_of_one_site_stops_the_claims_of_that_site_alone() {
+    let (server, admin) = with_nodes(2).await;
+    let empty = json!({ "spec": {} });
+    admin.put("/v1/sites/elsewhere", &empty).await.expect(201);
+    doubt(&server, "elsewhere").await;
+    ask(&admin, 1).await.expect(200);
+    round(&server).await;
+    assert_eq!(standing(&admin).await, [1, 1, 0, 0, 0]);
+    doubt(&server, "lab").await;
+    ask(&admin, 2).await.expect(200);
+    round(&server).await;
+    assert_eq!(standing(&admin).await, [2, 1, 1, 0, 0]);
 }
 
 #[tokio::test]

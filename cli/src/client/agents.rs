@@ -15,6 +15,7 @@ const COLUMNS: &[Column] = &[
     Column::new("VERSION", "/version", Form::Text),
     Column::new("HEARD", "/last_seen", Form::Age),
     Column::new("CLOCK", "/clock_offset_ms", Form::Milliseconds),
+    Column::new("REFUSED", "/refused", Form::Text),
     Column::wide("ID", "/id", Form::Text),
 ];
 

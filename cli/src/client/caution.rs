@@ -42,9 +42,20 @@ fn told(session: &Session, status: &CautionStatus) -> Vec<String> {
         return vec!["caution mode is off: all actions are allowed".into()];
     };
     let now = session.clock.now();
+    let place = match caution.whole_fleet {
+        true => "in the whole fleet".to_owned(),
+        false if caution.sites.is_empty() => "at sites outside of your scope".to_owned(),
+        false => format!("at {}", caution.sites.join(", ")),
+    };
     let mut lines = vec![
-        format!("CAUTION since {}: {}", age(now, Some(caution.noticed_at)), caution.because),
-        "Nothing is powered or written. Look at what the nodes hold against what the database says.".into(),
+        format!(
+            "CAUTION since {}: {}",
+            age(now, Some(caution.noticed_at)),
+            caution.because
+        ),
+        format!(
+            "Nothing is powered or written {place}. Look at what the nodes hold against what the database says."
+        ),
     ];
     for witness in &status.agents {
         let heard = if witness.heard {

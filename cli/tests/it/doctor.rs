@@ -129,25 +129,16 @@ fn files_that_others_read_or_that_are_not_there_are_told() {
     tells(&doctor(home.path(), &ask, 10), "fail", "cannot be read");
 }
 
+fn psql(database: &str, statement: &str) {
+    let options = ["-qX", "-v", "ON_ERROR_STOP=1", database, "-c", statement];
+    run(Command::new("psql").args(options), "").expect(0);
+}
+
 #[test]
 fn a_database_is_looked_into() {
     let server = Server::start();
     let home = server.dir.path();
-    let psql = |database: &str, statement: &str| {
-        let mut command = Command::new("psql");
-        run(
-            command.args([
-                "-qX",
-                "-v",
-                "ON_ERROR_STOP=1",
-                &server.database(database),
-                "-c",
-                statement,
-            ]),
-            "",
-        )
-        .expect(0);
-    };
+    let psql = |database: &str, statement: &str| psql(&server.database(database), statement);
     let ask = |database: &str, code: i32| {
         let url = server.database(database);
         doctor(
@@ -234,6 +225,9 @@ fn a_server_and_a_token_are_tried() {
     assert!(ask(server.token().trim(), 10).contains("the site lab has no agent"));
     server.muster(&["agent", "enrol", "lab", "a1"]).expect(0);
     assert!(ask(server.token().trim(), 10).contains("agent a1 of lab has never called"));
+    let refused = "UPDATE agents SET refused = 'cloned'";
+    psql(&server.database("muster"), refused);
+    assert!(ask(server.token().trim(), 10).contains("is refused by the server: cloned"));
     let gone = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

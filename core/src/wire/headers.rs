@@ -7,6 +7,11 @@ pub const MARK: &str = "muster-mark";
 /// Header of a call: the latest event id stored by the agent. If the server's database lacks the
 /// event, the database was restored to an earlier state.
 pub const HEARD: &str = "muster-heard";
+/// Header of a response with [`MARK`]: the server's seal over the event. The agent stores both. An
+/// agent or a server of the previous version ignores the seal.
+pub const MARK_SEAL: &str = "muster-mark-seal";
+/// Header of a call with [`HEARD`]: the seal received with the event.
+pub const HEARD_SEAL: &str = "muster-heard-seal";
 /// Header of every response: the server's time, in milliseconds since the epoch.
 pub const SERVED_AT: &str = "muster-served-at";
 /// Header of every call: the `SERVED_AT` of the latest response received by the agent. The site's

@@ -9,14 +9,13 @@ use anyhow::Context;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use muster_core::wire::calls::{SiteConfig, SitePoll};
-use muster_core::wire::headers::{HEARD, MARK};
 use muster_core::wire::job::Job;
 use muster_core::wire::orders;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::identity;
-use crate::simulated::agent::calls::{Answered, Call, Listener};
+use crate::simulated::agent::calls::{Answered, Call, Listener, Mark};
 use crate::simulated::agent::{Agent, IMMORTAL, Stop};
 use crate::simulated::keep::Keep;
 
@@ -139,8 +138,8 @@ struct Socket {
 impl Socket {
     async fn once(&self, call: &Call) -> reqwest::Result<Answered> {
         let mut request = self.http.post(format!("{}{}", self.url, call.path));
-        if let Some(heard) = &call.heard {
-            request = request.header(HEARD, heard);
+        for (name, value) in call.heard.iter().flat_map(Mark::headers) {
+            request = request.header(name, value);
         }
         request = request.header(orders::ORDERS, orders::said());
         let answer = request
@@ -148,11 +147,7 @@ impl Socket {
             .body(call.body.clone())
             .send()
             .await?;
-        let mark = answer
-            .headers()
-            .get(MARK)
-            .and_then(|mark| mark.to_str().ok())
-            .map(str::to_owned);
+        let mark = Mark::of(answer.headers());
         Ok(Answered {
             status: answer.status().as_u16(),
             mark,

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::agents::AgentRefusal;
 use muster_core::ids::{AgentId, EventId, NodeId, ObjectId};
 use muster_core::values::Mac;
 use sqlx::PgConnection;
@@ -32,6 +33,8 @@ pub struct AgentRow {
     pub certified_until: Option<jiff_sqlx::Timestamp>,
     /// Counts the enrolments under the agent's name.
     pub generation: i64,
+    /// Why every call is refused. `None`: the agent is admitted.
+    pub refused: Option<AgentRefusal>,
 }
 
 /// The calling agent with all data checked on every call. Read in one query, because thousands of
@@ -42,6 +45,8 @@ pub struct Caller {
     pub lease: SiteLease,
     /// Whether the database has the event remembered by the agent.
     pub known: bool,
+    /// Whether an unknown event counts without a seal.
+    pub bare_marks: bool,
 }
 
 /// The agent acting for a site, and the end of its lease. Both are `None` if no agent ever acted
@@ -62,7 +67,7 @@ pub async fn find_caller(
 ) -> Result<Option<Caller>, Error> {
     let row = sqlx::query!(
         r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version,
-                  a.last_seen AS "last_seen: jiff_sqlx::Timestamp", a.clock_offset_ms, a.generation,
+                  a.last_seen AS "last_seen: jiff_sqlx::Timestamp", a.clock_offset_ms, a.generation, a.refused, a.bare_marks,
                   a.certified_until AS "certified_until: jiff_sqlx::Timestamp", l.agent_id AS "holder?: AgentId", l.until AS "until?: jiff_sqlx::Timestamp",
                   ($3::uuid IS NULL OR EXISTS (SELECT FROM events WHERE id = $3)) AS "known!"
            FROM agents a JOIN objects s ON s.id = a.site_id LEFT JOIN site_leases l ON l.site_id = a.site_id WHERE a.id = $1 AND a.site_id = $2"#,
@@ -85,19 +90,21 @@ pub async fn find_caller(
             clock_offset_ms: row.clock_offset_ms,
             certified_until: row.certified_until,
             generation: row.generation,
+            refused: row.refused,
         },
         lease: SiteLease {
             holder: row.holder,
             until: row.until.map(|at| at.to_jiff()),
         },
         known: row.known,
+        bare_marks: row.bare_marks,
     }))
 }
 
 /// Lists the agents of the given sites, or of all sites, at most 1000.
 pub async fn list(conn: &mut PgConnection, sites: Option<&[Uuid]>) -> Result<Vec<AgentRow>, Error> {
     Ok(sqlx::query_as!(AgentRow, r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
-                  a.certified_until, a.generation
+                  a.certified_until, a.generation, a.refused
            FROM agents a JOIN objects s ON s.id = a.site_id WHERE $1::uuid[] IS NULL OR a.site_id = ANY ($1) ORDER BY a.name LIMIT 1000"#,
         sites,
     )
@@ -108,7 +115,7 @@ pub async fn list(conn: &mut PgConnection, sites: Option<&[Uuid]>) -> Result<Vec
 /// Lists agents by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<AgentRow>, Error> {
     Ok(sqlx::query_as!(AgentRow, r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
-                  a.certified_until, a.generation
+                  a.certified_until, a.generation, a.refused
            FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.id = ANY ($1)"#, ids,)
         .fetch_all(conn)
         .await?)
@@ -121,7 +128,7 @@ pub async fn find_for_update(
     key: &str,
 ) -> Result<Option<AgentRow>, Error> {
     Ok(sqlx::query_as!(AgentRow, r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
-                  a.certified_until, a.generation
+                  a.certified_until, a.generation, a.refused
            FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.site_id = $1 AND (a.name = $2 OR a.id = $3) FOR UPDATE OF a"#,
         site as ObjectId,
         key,
@@ -140,6 +147,34 @@ pub async fn delete(conn: &mut PgConnection, agent: AgentId) -> Result<(), Error
     sqlx::query!("DELETE FROM agents WHERE id = $1", agent as AgentId)
         .execute(conn)
         .await?;
+    Ok(())
+}
+
+/// Refuses every call of an agent from now on. The raised epoch also ends calls that wait. `false`:
+/// the agent was refused already, or removed.
+pub async fn refuse(
+    conn: &mut PgConnection,
+    agent: AgentId,
+    why: AgentRefusal,
+) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE agents SET refused = $2, epoch = epoch + 1, instance = NULL WHERE id = $1 AND refused IS NULL",
+        agent as AgentId,
+        why.as_str(),
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Records that an agent shows seals. An unknown event without a seal counts no longer.
+pub async fn end_bare_marks(conn: &mut PgConnection, agent: AgentId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE agents SET bare_marks = false WHERE id = $1",
+        agent as AgentId
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::agents::AgentRefusal;
 use muster_core::ids::{AgentId, ObjectId};
 use sqlx::PgConnection;
 
@@ -18,6 +19,15 @@ pub struct EnrolRow {
     pub token_until: Option<jiff_sqlx::Timestamp>,
     /// SHA-256 of the public key that used the token.
     pub token_key: Option<Vec<u8>>,
+    /// SHA-256 of the public key of the newest certificate. `None`: issued by a server of the
+    /// previous version.
+    pub newest_key: Option<Vec<u8>>,
+    /// SHA-256 of the public key of the certificate before.
+    pub former_key: Option<Vec<u8>>,
+    /// The start of the certificate of `newest_key`.
+    pub newest_key_at: Option<jiff_sqlx::Timestamp>,
+    /// Why every call is refused.
+    pub refused: Option<AgentRefusal>,
 }
 
 /// Enrols an agent for a site. The token is shown once to the caller and stored as a hash. An
@@ -36,7 +46,8 @@ pub async fn insert(
 ) -> Result<AgentId, Error> {
     let id = sqlx::query_scalar!(
         r#"INSERT INTO agents AS a (id, site_id, name, token_hash, token_until) VALUES ($1, $2, $3, $4, $5)
-           ON CONFLICT (name) DO UPDATE SET token_hash = $4, token_until = $5, token_key = NULL, generation = a.generation + 1
+           ON CONFLICT (name) DO UPDATE SET token_hash = $4, token_until = $5, token_key = NULL, generation = a.generation + 1,
+               newest_key = NULL, former_key = NULL, newest_key_at = NULL, refused = NULL, bare_marks = true
            WHERE a.site_id = $2 AND (a.certified_until IS NULL OR a.certified_until <= $6)
            RETURNING id AS "id: AgentId""#,
         AgentId::new() as AgentId,
@@ -62,7 +73,8 @@ pub async fn hold_by_token(
 ) -> Result<Option<EnrolRow>, Error> {
     Ok(
         sqlx::query_as!(EnrolRow, r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name,
-                  a.token_until AS "token_until: jiff_sqlx::Timestamp", a.token_key
+                  a.token_until AS "token_until: jiff_sqlx::Timestamp", a.token_key, a.newest_key, a.former_key,
+                  a.newest_key_at AS "newest_key_at: jiff_sqlx::Timestamp", a.refused
            FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.token_hash = $1 FOR NO KEY UPDATE OF a"#, token_hash,)
             .fetch_optional(conn)
             .await?,
@@ -76,7 +88,8 @@ pub async fn hold_for_renewal(
 ) -> Result<Option<EnrolRow>, Error> {
     Ok(
         sqlx::query_as!(EnrolRow, r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name,
-                  a.token_until AS "token_until: jiff_sqlx::Timestamp", a.token_key
+                  a.token_until AS "token_until: jiff_sqlx::Timestamp", a.token_key, a.newest_key, a.former_key,
+                  a.newest_key_at AS "newest_key_at: jiff_sqlx::Timestamp", a.refused
            FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.id = $1 FOR NO KEY UPDATE OF a"#, agent as AgentId,)
             .fetch_optional(conn)
             .await?,
@@ -95,22 +108,37 @@ pub async fn use_token(conn: &mut PgConnection, agent: AgentId, key: &[u8]) -> R
     Ok(())
 }
 
-/// Records the validity of an agent's latest certificate.
+/// Records the validity and the key of an agent's latest certificate. A request with the same key
+/// as before keeps the former key.
 pub async fn set_certified(
     conn: &mut PgConnection,
     agent: AgentId,
+    keys: CertifiedKeys<'_>,
     from: Timestamp,
     until: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE agents SET certified_at = $2, certified_until = $3, late_told = false WHERE id = $1",
+        "UPDATE agents SET certified_at = $2, certified_until = $3, late_told = false, newest_key = $4, newest_key_at = $2,
+                former_key = CASE WHEN newest_key = $4 THEN former_key ELSE $5 END
+         WHERE id = $1",
         agent as AgentId,
         from.to_sqlx() as _,
         until.to_sqlx() as _,
+        keys.newest,
+        keys.shown,
     )
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// SHA-256 of the keys of an issued certificate.
+#[derive(Clone, Copy, Debug)]
+pub struct CertifiedKeys<'digest> {
+    /// The key of the new certificate.
+    pub newest: &'digest [u8],
+    /// The key that the agent showed for the request. `None`: the agent showed a token.
+    pub shown: Option<&'digest [u8]>,
 }
 
 /// An agent with an overdue certificate renewal.

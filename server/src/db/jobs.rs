@@ -121,7 +121,7 @@ pub struct LeasedRow {
 }
 
 /// Leases queued jobs of a site to its agent, oldest first, and raises their attempt numbers. Only
-/// the given steps are leased. During a caution only jobs without a permit are leased.
+/// the given steps are leased. During a caution of the site only jobs without a permit are leased.
 pub async fn lease(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -134,7 +134,8 @@ pub async fn lease(
     Ok(sqlx::query_as!(
         LeasedRow,
         r#"WITH open AS (
-               SELECT NOT EXISTS (SELECT FROM cautions WHERE confirmed_at IS NULL) AS all_of_them),
+               SELECT NOT EXISTS (SELECT FROM cautions c WHERE confirmed_at IS NULL
+                   AND (whole_fleet OR EXISTS (SELECT FROM caution_witnesses w WHERE w.caution_id = c.id AND w.site_id = $1))) AS all_of_them),
            ready AS (
                SELECT id FROM jobs
                WHERE site_id = $1 AND state = 'queued' AND not_before <= $4 AND step = ANY ($6)

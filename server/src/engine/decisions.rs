@@ -52,7 +52,7 @@ pub(super) async fn decide_node(
         let wanted = std::mem::replace(&mut decision, decide(&snapshot, now));
         recoveries::record_held_back(conn, node, &wanted, &hold, &decision, now).await?;
     }
-    match find_caution(conn, &snapshot, &decision).await? {
+    match find_caution(conn, node, &snapshot, &decision).await? {
         Some(wait) => Ok(Decision::Wait(wait)),
         None => Ok(decision),
     }
@@ -83,6 +83,7 @@ fn needs_room(node: &EngineNode, decision: &Decision) -> bool {
 /// Returns the wait of caution mode, when the node's next step needs a permit.
 async fn find_caution(
     conn: &mut PgConnection,
+    node: &EngineNode,
     snapshot: &Snapshot,
     decision: &Decision,
 ) -> Result<Option<Wait>, Error> {
@@ -101,7 +102,7 @@ async fn find_caution(
     let Some(step) = next.filter(|step| work::permit_kind(*step).is_some()) else {
         return Ok(None);
     };
-    let caution = db::cautions::find_open(conn).await?;
+    let caution = db::cautions::find_for_node(conn, node.id).await?;
     Ok(caution.map(|caution| Wait {
         reason: WaitReason::Caution,
         condition: format!("caution mode: {}", caution.because),

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use muster_core::gates::GateResult;
-use muster_core::ids::{AgentId, JobId, NodeId, PermitId};
+use muster_core::ids::{AgentId, JobId, NodeId, ObjectId, PermitId};
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::calls::ReportOutcome;
 use muster_core::wire::node::{Failure, FailureCode, WipedDisk};
@@ -11,6 +11,7 @@ use muster_core::wire::result::{JobResult, Outcome};
 use serde_json::json;
 use sqlx::PgConnection;
 
+use super::caution::{self, Witness};
 use super::{observations, waivers};
 use crate::db;
 use crate::db::events::NewEvent;
@@ -24,6 +25,7 @@ const LONGEST_MESSAGE: usize = 2000;
 #[derive(Clone, Copy, Debug)]
 pub struct Reporter<'name> {
     pub agent: AgentId,
+    pub site: ObjectId,
     pub name: &'name str,
 }
 
@@ -61,7 +63,7 @@ pub async fn apply(
             format!("The job's step is {}.", current.step),
         ));
     }
-    notice_older_database(conn, &current, &report.outcome, now).await?;
+    notice_older_database(conn, reporter, &current, &report.outcome, now).await?;
     let outcome = verify(conn, &current, &report.outcome, now).await?;
     let (ending, kind, sentence) = match &outcome {
         Outcome::Succeeded { result } => (
@@ -93,11 +95,14 @@ pub async fn apply(
     Ok(Applied::Committed(current.node))
 }
 
-/// Opens caution mode when a node has worked for a later epoch. The current attempt is behind the
-/// node only after a restore of the database. Only steps of the live image count, because the live
-/// image is Muster's own. The owner of an installed system could otherwise stop the fleet.
+/// Opens caution mode for the site when a node has worked for a later epoch. The current attempt is
+/// behind the node only after a restore of the database. Only steps of the live image count,
+/// because the live image is Muster's own. The owner of an installed system could otherwise stop
+/// the site. A node stores no event and no seal: the caution rests on the word of node and agent,
+/// and never extends to the fleet.
 async fn notice_older_database(
     conn: &mut PgConnection,
+    reporter: Reporter<'_>,
     job: &CurrentJob,
     outcome: &Outcome,
     now: Timestamp,
@@ -111,7 +116,9 @@ async fn notice_older_database(
             job.node,
             cut_text(&failure.message)
         );
-        super::caution::notice(conn, &because, now).await?;
+        let Reporter { agent, site, .. } = reporter;
+        let witness = Witness::of_node(job.node, site, agent, &because);
+        caution::notice(conn, &witness, now).await?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::error::Error;
 ///
 /// # Errors
 ///
-/// When the attempt is stale, while a caution is open, or when the database fails.
+/// When the attempt is stale, while a caution holds at the node's site, or when the database fails.
 pub async fn redeem(
     conn: &mut PgConnection,
     key: &SigningKey,
@@ -34,7 +34,7 @@ pub async fn redeem(
     let job = db::jobs::lock_current(conn, request.job, agent, request.attempt)
         .await?
         .ok_or_else(stale)?;
-    if let Some(caution) = db::cautions::find_open(conn).await? {
+    if let Some(caution) = db::cautions::find_for_node(conn, job.node).await? {
         return Err(Error::Caution(caution.because));
     }
     let row = db::permits::lock(conn, request.permit).await?;

@@ -21,6 +21,7 @@ use crate::db;
 use crate::db::agents::AgentRow;
 use crate::db::filter::{AGENTS, Term};
 use crate::db::objects::ObjectRow;
+use crate::engine::caution;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
@@ -153,7 +154,9 @@ async fn enrol_agent(
 
 /// Removes an agent.
 ///
-/// Its certificates are rejected immediately. Its jobs return to the queue for another agent.
+/// Its certificates are rejected immediately. Its jobs return to the queue for another agent. A
+/// caution resting on the word of the agent alone ends, if the caller may confirm cautions. A
+/// caution with a sealed event stays: the seal proves the loss without the agent.
 #[utoipa::path(delete, path = "/v1/sites/{site}/agents/{agent}",
     extensions(("x-muster-access" = json!({ "verb": "agent.remove", "place": "site={site}" }))),
     tag = "agents",
@@ -174,6 +177,8 @@ async fn remove_agent(
         let found = db::agents::find_for_update(conn, site.id, &key).await?;
         let agent = found.ok_or_else(|| Error::NotFound(format!("agent {key:?}")))?;
         preconditions.allow_removal(agent.generation)?;
+        // Before the jobs: the withdrawal locks nodes, and nodes are locked before jobs.
+        caution::withdraw(conn, &actor, &agent, app.clock.now()).await?;
         db::jobs::requeue_of(conn, agent.id).await?;
         db::agents::delete(conn, agent.id).await?;
         let summary = format!("agent {} of {} removed", agent.name, site.name);
@@ -212,6 +217,7 @@ fn render_agent(row: AgentRow) -> Agent {
         last_seen: row.last_seen.map(|at| at.to_jiff()),
         clock_offset_ms: row.clock_offset_ms,
         certified_until: row.certified_until.map(|at| at.to_jiff()),
+        refused: row.refused,
         generation: row.generation,
     }
 }

@@ -21,10 +21,11 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(confirm_caution))
 }
 
-/// Returns whether the fleet is in caution mode.
+/// Returns whether the fleet or a site is in caution mode.
 ///
 /// Caution mode begins when the database is older than the memory of an agent, a node or a replica,
-/// for example after a restore.
+/// for example after a restore. The witness of one site holds the caution for that site. A replica,
+/// or sealed events of two sites, hold the caution for the whole fleet.
 #[utoipa::path(get, path = "/v1/caution",
     extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
     tag = "caution", responses(

@@ -43,6 +43,10 @@ pub(crate) async fn status(conn: &mut PgConnection, sight: &Sight) -> Result<Cau
     let open = db::cautions::find_open(conn).await?;
     let since = open.as_ref().map(|row| row.noticed_at);
     let sites = filter::list_visible(conn, &filter::objects_of("site"), sight).await?;
+    let witnessed = match &open {
+        Some(row) => db::cautions::list_sites(conn, row.id, sites.as_deref()).await?,
+        None => Vec::new(),
+    };
     let agents = db::agents::list(conn, sites.as_deref())
         .await?
         .into_iter()
@@ -62,6 +66,8 @@ pub(crate) async fn status(conn: &mut PgConnection, sight: &Sight) -> Result<Cau
             id: row.id,
             because: row.because,
             noticed_at: row.noticed_at,
+            whole_fleet: row.whole_fleet,
+            sites: witnessed,
         }),
     })
 }

@@ -25,7 +25,7 @@ pub const LASTS: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Time by which a certificate's start lies before the signing. Replicas' clocks follow the
 /// database's within seconds.
-const EARLIER: SignedDuration = SignedDuration::from_mins(1);
+pub const EARLIER: SignedDuration = SignedDuration::from_mins(1);
 
 /// Longest certificate request accepted, in bytes. An honest request is shorter.
 const LONGEST_REQUEST: usize = 4096;
@@ -38,11 +38,13 @@ pub struct Authority {
     lasts: SignedDuration,
 }
 
-/// The agent and site named by a certificate, and the certificate's validity.
+/// The agent and site named by a certificate, the certificate's key and validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub agent: AgentId,
     pub site: ObjectId,
+    /// The digest that identifies the key, as of [`Requested::digest`].
+    pub key: Digest,
     pub not_before: Timestamp,
     pub not_after: Timestamp,
 }
@@ -224,6 +226,7 @@ pub fn read(certificate: &CertificateDer<'_>) -> anyhow::Result<Certified> {
     Ok(Certified {
         site: ObjectId(Uuid::from_str(ids.0)?),
         agent: AgentId(Uuid::from_str(ids.1)?),
+        key: Digest::of(certificate.public_key().raw),
         not_before: Timestamp::from_second(validity.not_before.timestamp())?,
         not_after: Timestamp::from_second(validity.not_after.timestamp())?,
     })
@@ -262,9 +265,8 @@ mod tests {
             .unwrap();
         let (agent, site) = (AgentId::new(), ObjectId::new());
         let now: Timestamp = "2026-01-05T08:00:00.123Z".parse().unwrap();
-        let issued = authority
-            .certify(&Requested::read(&request).unwrap(), agent, site, now)
-            .unwrap();
+        let requested = Requested::read(&request).unwrap();
+        let issued = authority.certify(&requested, agent, site, now).unwrap();
         let said = read(&CertificateDer::from_pem_slice(issued.pem.as_bytes()).unwrap()).unwrap();
         let [from, to] =
             ["2026-01-05T07:59:00Z", "2026-01-05T10:00:00Z"].map(|at| at.parse().unwrap());
@@ -273,6 +275,7 @@ mod tests {
             Certified {
                 agent,
                 site,
+                key: requested.digest(),
                 not_before: from,
                 not_after: to
             }

@@ -3,8 +3,10 @@
 //! certificates and tokens. A missing or wrong master key fails closed.
 
 pub mod authority; // Certificates of agents
+mod marks; // Seals over the events that agents remember
 mod tokens; // Stored MACs of tokens
 
+pub use self::marks::MarkKey;
 pub use self::tokens::{Fit, Forget, TokenKeys, rotate};
 
 use std::path::Path;
@@ -35,6 +37,8 @@ pub struct MasterKey {
     id: String,
     /// The key for hashes that only this server can compute.
     hash_key: hmac::Key,
+    /// The key for the seals over events that agents remember.
+    pub marks: MarkKey,
 }
 
 impl MasterKey {
@@ -76,6 +80,7 @@ impl MasterKey {
             cipher: Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(*bytes)),
             id,
             hash_key,
+            marks: MarkKey::derive(bytes),
         }
     }
 

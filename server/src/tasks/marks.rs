@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::db;
-use crate::engine::caution;
+use crate::engine::caution::{self, Witness};
 
 const EVERY: Duration = Duration::from_secs(2);
 
@@ -50,7 +50,12 @@ pub async fn compare(app: &App) -> anyhow::Result<()> {
     {
         let because =
             format!("A server wrote down the event {event}, and the database does not have it.");
-        caution::notice(&mut tx, &because, app.clock.now()).await?;
+        caution::notice(
+            &mut tx,
+            &Witness::of_replica(event, &because),
+            app.clock.now(),
+        )
+        .await?;
     }
     let latest = db::cautions::latest_event(&mut tx).await?;
     tx.commit().await?;

@@ -35,8 +35,8 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
 }
 
 /// Creates the missing claims of the next pools behind `after`. Returns the pool to start the next
-/// round from. While a caution is open, claims are not created. A restored database may have lost
-/// claims, so a node recorded as free may be at work. An administrator must check first.
+/// round from. While a caution holds, claims are not created at its sites. A restored database may
+/// have lost claims, so a node recorded as free may be at work. An administrator must check first.
 ///
 /// # Errors
 ///
@@ -44,7 +44,8 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
 pub async fn round(app: &App, mut after: ObjectId) -> Result<ObjectId, Error> {
     for _ in 0..POOLS {
         let mut tx = app.pool.begin().await?;
-        if db::cautions::find_open(&mut tx).await?.is_some() {
+        let caution = db::cautions::find_open(&mut tx).await?;
+        if caution.is_some_and(|caution| caution.whole_fleet) {
             return Ok(FIRST);
         }
         let Some(pool) = db::replicas::lock_next(&mut tx, after).await? else {

@@ -70,6 +70,7 @@ pub(super) async fn list_agents(
 pub(super) fn render_agent(row: AgentRow, now: Timestamp) -> AgentLine {
     let seen = row.last_seen.map(|at| at.to_jiff());
     let word = match seen.map(|at| now.duration_since(at).as_secs()) {
+        _ if row.refused.is_some() => "refused",
         None => "never called",
         Some(seconds) if seconds >= AWAY_S => "away",
         Some(seconds) if seconds >= LATE_S => "late",

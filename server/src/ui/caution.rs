@@ -22,6 +22,8 @@ pub(super) struct Banner {
     pub id: String,
     pub because: String,
     pub since: Moment,
+    /// Whether the caution holds everywhere, or at the sites of its witnesses.
+    pub whole_fleet: bool,
 }
 
 /// Returns the banner of the open caution, if any. A failed read returns no banner, because a page
@@ -33,6 +35,7 @@ pub(super) async fn banner(app: &App) -> Option<Banner> {
     Some(Banner {
         id: row.id.to_string(),
         because: format::cut(&row.because, 400),
+        whole_fleet: row.whole_fleet,
         since: format::moment(row.noticed_at, app.clock.now()),
     })
 }

@@ -169,7 +169,7 @@ pub(super) fn outcome(text: &str) -> Chip {
         "left_out" => ("left out", "off", DASH),
         "kept_out" => ("kept out", "bad", OCTAGON),
         "held_back" => ("held back", "bad", OCTAGON),
-        "away" | "stopped" => (text, "bad", OCTAGON),
+        "away" | "stopped" | "refused" => (text, "bad", OCTAGON),
         _ => (text, "off", DASH),
     };
     Chip {

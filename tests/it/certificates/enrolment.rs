@@ -5,9 +5,14 @@ use muster_agent::work::client::Client;
 use muster_agent::work::client::error::CallError;
 use muster_agent::work::identity::Identity;
 use muster_agent::work::identity::keep::Keep;
+use muster_agent::work::marks::Marks;
+use muster_core::ids::EventId;
+use muster_core::values::Secret;
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::{Host, code, events, server_and_door, token};
+use crate::support::agents::Door;
 
 #[tokio::test]
 async fn a_token_is_used_once_by_one_key_and_within_its_day() {
@@ -105,4 +110,35 @@ async fn no_key_and_no_token_is_told_to_anybody() {
             "{text}"
         );
     }
+}
+
+async fn enrol_anew(dir: TempDir, door: &Door, token: &Secret) -> Host {
+    let host = Host::at(dir, door, token);
+    let marks = Marks::open(host.dir.path()).unwrap();
+    let client = host.client.clone().remembering(marks);
+    host.identity.enrol(&client, token).await.unwrap();
+    host
+}
+
+/// The event is the witness of a restored database. Another installation would refuse the agent for
+/// the event.
+#[tokio::test]
+async fn a_remembered_event_stays_at_its_own_installation() {
+    let (_server, admin, door) = server_and_door().await;
+    let (_other, other_admin, other_door) = server_and_door().await;
+    let host = Host::new(&door, &token(&admin, "lab", "a").await);
+    host.enrol().await.unwrap();
+    Marks::open(host.dir.path())
+        .unwrap()
+        .keep(&EventId::new().to_string(), None);
+    admin
+        .header("if-match", "*")
+        .delete("/v1/sites/lab/agents/a")
+        .await
+        .expect(204);
+    let host = enrol_anew(host.dir, &door, &token(&admin, "lab", "a").await).await;
+    assert!(Marks::open(host.dir.path()).unwrap().latest().is_some());
+    let theirs = token(&other_admin, "lab", "a").await;
+    let host = enrol_anew(host.dir, &other_door, &theirs).await;
+    assert_eq!(Marks::open(host.dir.path()).unwrap().latest(), None);
 }

@@ -27,9 +27,11 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The refusal of a server that finds an applied migration unknown to the server.
 const NEWER: &str = "was previously applied but is missing in the resolved migrations";
 /// Rows for tables left empty by the simulated fleet.
-const ROWS: [&str; 13] = [
+const ROWS: [&str; 14] = [
     "INSERT INTO sessions SELECT '\\x01', id, now(), now() + interval '1 day' FROM users LIMIT 1",
     "INSERT INTO cautions VALUES (gen_random_uuid(), 'an agent remembers more', now(), now(), 'ada', 'seen')",
+    "INSERT INTO caution_witnesses SELECT c.id, gen_random_uuid(), s.id, NULL, NULL, true, now(), gen_random_uuid()
+     FROM cautions c, objects s WHERE s.kind = 'site' LIMIT 1",
     "INSERT INTO break_glass VALUES (true, now(), now() + interval '1 hour', 'ada', 'the provider is away', 'seal')",
     "INSERT INTO scheduler_outs SELECT id, 'drained', 'a fan is loud', now(), now() FROM nodes WHERE name = 'n2'",
     "INSERT INTO scheduler_looks SELECT id, now() FROM objects WHERE kind = 'cluster' ON CONFLICT DO NOTHING",

@@ -16,12 +16,11 @@ use muster_agent::work::marks::Marks;
 use muster_core::clock::Clock;
 use muster_core::gates::Verdict;
 use muster_core::values::{Mac, Secret};
-use muster_core::wire::headers::{HEARD, MARK};
 use muster_core::wire::job::Job;
 use muster_core::wire::node::Failure;
 use muster_core::wire::orders::{self, ORDERS};
 use muster_core::wire::result::Outcome;
-use muster_lab::simulated::agent::calls::{Answered, Call, Listener};
+use muster_lab::simulated::agent::calls::{Answered, Call, Listener, Mark};
 use muster_lab::simulated::agent::{Agent, IMMORTAL, Stop};
 use muster_lab::simulated::machine::{Machine, Turn};
 use muster_lab::simulated::rack::Rack;
@@ -73,8 +72,8 @@ impl Listener for InProcess {
             let mut request = Request::post(call.path)
                 .header("authorization", format!("Bearer {}", call.token))
                 .header("content-type", "application/json");
-            if let Some(heard) = call.heard {
-                request = request.header(HEARD, heard);
+            for (name, value) in call.heard.iter().flat_map(Mark::headers) {
+                request = request.header(name, value);
             }
             request = request.header(ORDERS, &self.reads);
             let response = self
@@ -84,10 +83,7 @@ impl Listener for InProcess {
                 .await
                 .unwrap();
             let status = response.status().as_u16();
-            let mark = response
-                .headers()
-                .get(MARK)
-                .map(|mark| mark.to_str().unwrap().to_owned());
+            let mark = Mark::of(response.headers());
             let body = axum::body::to_bytes(response.into_body(), 64 << 20)
                 .await
                 .unwrap()

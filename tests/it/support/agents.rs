@@ -11,7 +11,7 @@ use muster_agent::work::AgentOptions;
 use muster_agent::work::identity::Entry;
 use muster_core::clock::Clock;
 use muster_core::ids::{AgentId, ObjectId};
-use muster_core::values::Secret;
+use muster_core::values::{Digest, Secret};
 use muster_server::app::App;
 use muster_server::auth::tokens;
 use muster_server::error::Error;
@@ -36,6 +36,7 @@ async fn by_token(State(app): State<App>, mut request: Request, next: Next) -> R
     let token = shown
         .and_then(|value| value.strip_prefix("Bearer "))
         .unwrap_or_default();
+    let key = Digest::of(token.as_bytes());
     let found = sqlx::query_as::<_, (AgentId, ObjectId)>(
         "SELECT id, site_id FROM agents WHERE token_hash = $1",
     );
@@ -49,6 +50,7 @@ async fn by_token(State(app): State<App>, mut request: Request, next: Next) -> R
             let peer = found.map(|(agent, site)| Certified {
                 agent,
                 site,
+                key,
                 not_before,
                 not_after,
             });

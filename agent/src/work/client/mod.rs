@@ -5,6 +5,7 @@ pub mod error; // Errors of calls, and which may be retried
 pub mod leased; // Leased jobs, and orders that cannot be read
 pub mod server; // The calls of one agent process
 
+use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,9 @@ use muster_core::values::Secret;
 use muster_core::wire::REQUEST;
 use muster_core::wire::calls::{Hello, Welcome};
 use muster_core::wire::enrol::{Enrol, Issued, Renew};
-use muster_core::wire::headers::{ANSWERED_AT, CLOCK, HEARD, MARK, SERVED_AT};
+use muster_core::wire::headers::{
+    ANSWERED_AT, CLOCK, HEARD, HEARD_SEAL, MARK, MARK_SEAL, SERVED_AT,
+};
 use muster_core::wire::orders;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde::Serialize;
@@ -146,6 +149,14 @@ impl Client {
         }
     }
 
+    /// Forgets the stored event of the server, for an agent that enrolled at another installation.
+    ///
+    /// # Errors
+    /// When the files cannot be removed.
+    pub fn forget_marks(&self) -> io::Result<()> {
+        self.marks.forget()
+    }
+
     /// Returns the client with a clock set to the time of the server.
     pub fn setting(self, clock: Clock) -> Self {
         Self { clock, ..self }
@@ -212,7 +223,10 @@ impl Client {
             .header(REQUEST, id)
             .json(body);
         if let Some(mark) = self.marks.latest() {
-            request = request.header(HEARD, mark);
+            request = request.header(HEARD, mark.event);
+            if let Some(seal) = mark.seal {
+                request = request.header(HEARD_SEAL, seal);
+            }
         }
         if let Some(answered) = self.contact.served_at() {
             request = request.header(ANSWERED_AT, answered);
@@ -221,17 +235,11 @@ impl Client {
         request = request.header(orders::ORDERS, orders::said());
         let asked = Instant::now();
         let answer = request.send().await.map_err(lost)?;
-        if let Some(mark) = answer
-            .headers()
-            .get(MARK)
-            .and_then(|value| value.to_str().ok())
-        {
-            self.marks.keep(mark);
+        let told = |name: &'static str| answer.headers().get(name)?.to_str().ok();
+        if let Some(event) = told(MARK) {
+            self.marks.keep(event, told(MARK_SEAL));
         }
-        let served_at = answer
-            .headers()
-            .get(SERVED_AT)
-            .and_then(|value| value.to_str().ok()?.parse().ok());
+        let served_at = told(SERVED_AT).and_then(|text| text.parse().ok());
         let prompt = asked.elapsed() < PROMPT;
         let answer = accept(answer).await?;
         let bytes = read_body(answer, ANSWER_BYTES).await?;

@@ -17,6 +17,10 @@ pub struct Kept {
     pub authority: Digest,
     /// The private key in PKCS#8, PEM.
     pub key: Secret,
+    /// The private key of a renewal without an answer. The next request uses the same key: the
+    /// server then recognises a repeated request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_key: Option<Secret>,
     /// The certificate. `None` until the server answered the enrolment.
     pub issued: Option<Issued>,
     /// The previous valid identity, kept until the server answers the new enrolment.
@@ -31,6 +35,12 @@ impl Kept {
             Some(_) => Some(self),
             None => self.before.map(|before| *before),
         }
+    }
+
+    /// Whether the previous identity belongs to another installation.
+    pub fn is_elsewhere(&self) -> bool {
+        let before = self.before.as_ref();
+        before.is_some_and(|before| before.authority != self.authority)
     }
 
     /// Returns the identity for a token.
@@ -120,6 +130,7 @@ mod tests {
             token: of("t"),
             authority: of("a"),
             key: Secret::new("private"),
+            next_key: None,
             issued: None,
             before: None,
         };
@@ -161,6 +172,7 @@ mod tests {
             token: of("1"),
             authority: of("a"),
             key: Secret::new("k"),
+            next_key: None,
             issued: Some(issued),
             before: None,
         };

@@ -75,6 +75,7 @@ impl Identity {
                     token: digest,
                     authority,
                     key,
+                    next_key: None,
                     issued: None,
                     before,
                 };
@@ -138,6 +139,10 @@ impl Identity {
             })
             .await?;
         tracing::info!(site = issued.site, until = %issued.not_after, "agent enrolled; certificate stored");
+        // Before the certificate is saved: after a crash the enrolment is repeated.
+        if kept.is_elsewhere() {
+            client.forget_marks().map_err(|error| broken(&error))?;
+        }
         self.set(Kept {
             issued: Some(issued),
             before: None,
@@ -147,12 +152,14 @@ impl Identity {
         client.show(self.tls()?)
     }
 
-    /// Requests a certificate for a new key and uses both from now on.
+    /// Requests a certificate for a new key and uses both from now on. The new key is saved before
+    /// the request. After a lost answer, the next call requests the same key again. The server
+    /// would take a second new key for the key of a copied identity.
     ///
     /// # Errors
     /// [`CallError`]; the current identity then stays in use.
     pub async fn renew(&self, client: &Client) -> Result<(), CallError> {
-        let key = new_key().map_err(|error| broken(&error))?;
+        let key = self.next_key().map_err(|error| broken(&error))?;
         let issued: Issued = client
             .renew(&Renew {
                 request: request(&key)?,
@@ -161,11 +168,26 @@ impl Identity {
         tracing::info!(until = %issued.not_after, "certificate renewed");
         self.set(Kept {
             key: Secret::new(key.serialize_pem()),
+            next_key: None,
             issued: Some(issued),
             ..self.now()
         })
         .map_err(|error| broken(&error))?;
         client.show(self.tls()?)
+    }
+
+    /// Returns the key of the next certificate, saved on disk.
+    fn next_key(&self) -> io::Result<KeyPair> {
+        let kept = self.now();
+        if let Some(saved) = &kept.next_key {
+            return KeyPair::from_pem(saved.reveal()).map_err(io::Error::other);
+        }
+        let key = new_key()?;
+        self.set(Kept {
+            next_key: Some(Secret::new(key.serialize_pem())),
+            ..kept
+        })?;
+        Ok(key)
     }
 
     /// Renews the certificate at half of the lifetime, as long as the future runs. `clock` follows

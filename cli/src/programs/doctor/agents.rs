@@ -41,6 +41,12 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
 
 fn verdict(host: &Host, agent: &Agent) -> Found {
     let name = format!("agent {} of {}", agent.name, agent.site);
+    if let Some(why) = agent.refused {
+        return Found::fail(
+            format!("{name} is refused by the server: {why}"),
+            "look at its machine and at the event `agent.cloned` or `agent.lies`; then remove the agent and enrol it anew",
+        );
+    }
     let Some(seen) = agent.last_seen else {
         return Found::fail(
             format!("{name} has never called"),

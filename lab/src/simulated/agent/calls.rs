@@ -7,6 +7,7 @@ use muster_core::wire::calls::{
     ActReply, Hello, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed,
     ReportOutcome, StartAct, Welcome,
 };
+use muster_core::wire::headers::{HEARD, HEARD_SEAL, MARK, MARK_SEAL};
 use muster_core::wire::job::Job;
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::{Answer, Challenge};
@@ -26,13 +27,38 @@ pub trait Listener: Send + Sync {
     fn post(&self, call: Call) -> BoxFuture<'_, Answered>;
 }
 
+/// An event of the server, with the server's seal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub event: String,
+    pub seal: Option<String>,
+}
+
+impl Mark {
+    /// Reads the mark of an answer, if the answer has one.
+    pub fn of(headers: &http::HeaderMap) -> Option<Self> {
+        let read = |name: &'static str| headers.get(name)?.to_str().ok().map(str::to_owned);
+        Some(Self {
+            event: read(MARK)?,
+            seal: read(MARK_SEAL),
+        })
+    }
+
+    /// Returns the headers of a call with this mark.
+    pub fn headers(&self) -> Vec<(&'static str, String)> {
+        let event = (HEARD, self.event.clone());
+        let seal = self.seal.clone().map(|seal| (HEARD_SEAL, seal));
+        [Some(event), seal].into_iter().flatten().collect()
+    }
+}
+
 /// A call of an agent.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub path: String,
     pub token: String,
     /// The latest event mark that the agent keeps.
-    pub heard: Option<String>,
+    pub heard: Option<Mark>,
     pub body: Vec<u8>,
 }
 
@@ -41,7 +67,7 @@ pub struct Call {
 pub struct Answered {
     pub status: u16,
     /// The event mark that the agent must keep from now on.
-    pub mark: Option<String>,
+    pub mark: Option<Mark>,
     pub body: Vec<u8>,
 }
 

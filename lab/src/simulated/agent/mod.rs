@@ -19,7 +19,7 @@ use muster_core::wire::result::{JobResult, Outcome};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::calls::Listener;
+use self::calls::{Listener, Mark};
 use super::habits::What;
 use super::machine::{Done, Machine, Running, Turn};
 use super::rack::Rack;
@@ -93,7 +93,7 @@ pub struct Agent {
     /// Whether the process checks for cancellations before each job. The real agent does not; tests then need not wait for a renewal.
     asks_first: bool,
     /// The latest event from the server, stored on disk for the next process.
-    pub heard: Arc<Mutex<Option<String>>>,
+    pub heard: Arc<Mutex<Option<Mark>>>,
 }
 
 impl Agent {

@@ -2,15 +2,17 @@
 
 use axum::extract::State;
 use jiff::Timestamp;
+use muster_api::agents::AgentRefusal;
 use muster_core::wire::enrol::{Enrol, Issued, Renew};
 use serde_json::json;
 use sqlx::PgConnection;
 
-use super::Agent;
+use super::renewals::{self, ShownKey};
+use super::{Agent, refusals};
 use crate::app::App;
 use crate::auth::tokens;
 use crate::db;
-use crate::db::enrolments::EnrolRow;
+use crate::db::enrolments::{CertifiedKeys, EnrolRow};
 use crate::db::events::NewEvent;
 use crate::error::Error;
 use crate::http::extract::Json;
@@ -53,8 +55,20 @@ pub(super) async fn enrol(
         }
         _ => {}
     }
+    let shown = ShownKey {
+        key: key.digest(),
+        certified_from: None,
+    };
+    // A token shown again by the same key. The agent has renewed the certificate since, if the key
+    // is a former one.
+    if agent.token_key.is_some()
+        && let Some(refused) = refuse_clone(&mut tx, &agent, shown, &key, now).await?
+    {
+        tx.commit().await?;
+        return Err(refused);
+    }
     db::enrolments::use_token(&mut tx, agent.id, &key.digest().0).await?;
-    let issued = issue_certificate(&mut tx, &app, &agent, &key, now).await?;
+    let issued = issue_certificate(&mut tx, &app, &agent, None, &key, now).await?;
     if agent.token_key.is_none() {
         let summary = format!(
             "agent {} of {} has its first certificate, until {:.0}",
@@ -81,7 +95,15 @@ pub(super) async fn renew(
     let row = db::enrolments::hold_for_renewal(&mut tx, agent.id)
         .await?
         .ok_or(Error::Unauthenticated)?;
-    let issued = issue_certificate(&mut tx, &app, &row, &key, now).await?;
+    let shown = ShownKey {
+        key: agent.peer.key,
+        certified_from: Some(agent.peer.not_before),
+    };
+    if let Some(refused) = refuse_clone(&mut tx, &row, shown, &key, now).await? {
+        tx.commit().await?;
+        return Err(refused);
+    }
+    let issued = issue_certificate(&mut tx, &app, &row, Some(shown), &key, now).await?;
     let summary = format!(
         "agent {} of {} renewed its certificate, until {:.0}",
         row.name, row.site_name, issued.not_after
@@ -93,6 +115,30 @@ pub(super) async fn renew(
     .await?;
     tx.commit().await?;
     Ok(Json(issued))
+}
+
+/// Refuses a request with a key that may not renew, and from then on every call of the agent. The
+/// holder of the newest key is refused too, because either holder may have the copy.
+async fn refuse_clone(
+    conn: &mut PgConnection,
+    agent: &EnrolRow,
+    shown: ShownKey,
+    requested: &Requested,
+    now: Timestamp,
+) -> Result<Option<Error>, Error> {
+    if let Some(why) = agent.refused {
+        return Ok(Some(refusals::explain(why)));
+    }
+    if renewals::may_renew(agent, shown, requested.digest(), now) {
+        return Ok(None);
+    }
+    let summary = format!(
+        "agent {} of {} exists twice: a certificate was requested with a former key, so every call of the agent is refused; remove the agent and enrol it anew",
+        agent.name, agent.site_name
+    );
+    let event = certificate_event(agent, now, "agent.cloned", summary);
+    refusals::begin(conn, agent.id, AgentRefusal::Cloned, event).await?;
+    Ok(Some(refusals::explain(AgentRefusal::Cloned)))
 }
 
 /// The advice for an agent without a valid certificate.
@@ -119,6 +165,7 @@ async fn issue_certificate(
     conn: &mut PgConnection,
     app: &App,
     agent: &EnrolRow,
+    shown: Option<ShownKey>,
     key: &Requested,
     now: Timestamp,
 ) -> Result<Issued, Error> {
@@ -131,7 +178,12 @@ async fn issue_certificate(
         not_before,
         not_after,
     } = made;
-    db::enrolments::set_certified(conn, agent.id, not_before, not_after).await?;
+    let newest = key.digest();
+    let keys = CertifiedKeys {
+        newest: &newest.0,
+        shown: shown.as_ref().map(|shown| &shown.key.0[..]),
+    };
+    db::enrolments::set_certified(conn, agent.id, keys, not_before, not_after).await?;
     Ok(Issued {
         agent: agent.id,
         site: agent.site_name.clone(),

@@ -407,6 +407,7 @@ async fn end_job(
     agent.fence(&mut tx, report.epoch, app).await?;
     let reporter = Reporter {
         agent: agent.id,
+        site: agent.site,
         name: &agent.name,
     };
     let node = match outcomes::apply(&mut tx, reporter, job, report, now).await? {

@@ -9,6 +9,8 @@ mod consoles; // Serial consoles of nodes
 mod jobs; // Lease, act, renew, outcome, permits
 mod marks; // Marks, and the memory of agents
 mod members; // The members of a cluster
+mod refusals; // Refused agents
+mod renewals; // The right to renew a certificate
 mod scheduler; // Drained nodes in schedulers
 mod scheduler_jobs; // Jobs on the nodes of schedulers
 mod sightings; // Sightings of the boot services
@@ -28,7 +30,7 @@ use muster_core::wire::headers::{ANSWERED_AT, CLOCK};
 use serde_json::json;
 use sqlx::PgConnection;
 
-use self::marks::Mark;
+use self::marks::{Mark, Remembers};
 use self::tls::Peer;
 use crate::app::App;
 use crate::db;
@@ -36,6 +38,7 @@ use crate::db::agents::{AgentRow, Caller, Hold, LeaseTimes, SiteLease};
 use crate::db::events::NewEvent;
 use crate::error::Error;
 use crate::http::extract::Json;
+use crate::keys::authority::Certified;
 use crate::request_id;
 use crate::tasks::leases::LEASE_S;
 
@@ -99,6 +102,8 @@ pub struct Agent {
     pub name: String,
     pub site: ObjectId,
     pub site_name: String,
+    /// The certificate of the call.
+    peer: Certified,
     /// The epoch of the agent's current process.
     epoch: i64,
     /// The lease of the agent's site, as read at the begin of the call.
@@ -114,45 +119,25 @@ impl FromRequestParts<App> for Agent {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let peer = parts
-            .extensions
-            .get::<ConnectInfo<Peer>>()
-            .and_then(|ConnectInfo(Peer(peer))| *peer);
-        let peer = peer.ok_or_else(|| {
-            not_admitted(
-                "certificate_required",
-                "The call came without a client certificate.",
-            )
-        })?;
         let arrived = app.clock.now();
-        if peer.not_after <= arrived {
-            let what = format!(
-                "The certificate ended at {:.0}; the server's time is {arrived:.0}.",
-                peer.not_after
-            );
-            return Err(not_admitted("certificate_expired", &what));
-        }
-        if peer.not_before > arrived {
-            let detail = format!(
-                "The certificate begins at {:.0}, and the server's time is {arrived:.0}: its database's clock was put back.",
-                peer.not_before
-            );
-            return Err(Error::NotAdmitted {
-                code: "certificate_early",
-                detail,
-            });
-        }
+        let peer = find_peer(parts, arrived)?;
         let mut conn = app.pool.acquire().await?;
         let heard = marks::read_mark(parts)?;
-        let caller = db::agents::find_caller(&mut conn, peer.agent, peer.site, heard).await?;
+        let event = heard.as_ref().map(|heard| heard.event);
+        let caller = db::agents::find_caller(&mut conn, peer.agent, peer.site, event).await?;
         let Caller {
             agent: row,
             lease,
             known,
+            bare_marks,
         } = caller.ok_or_else(removed)?;
+        if let Some(why) = row.refused {
+            return Err(refusals::explain(why));
+        }
         let mark = Mark::of(parts);
-        if let Some(heard) = heard.filter(|_| !known) {
-            mark.miss(&mut conn, &row.name, heard, app).await?;
+        if let Some(heard) = &heard {
+            let remembers = Remembers { known, bare_marks };
+            mark.judge(&mut conn, &row, heard, remembers, app).await?;
         }
         if let Some(theirs) = time_in(parts, CLOCK) {
             clocks::record_offset(&mut conn, &row, theirs, arrived).await?;
@@ -173,6 +158,7 @@ impl FromRequestParts<App> for Agent {
             name,
             site,
             site_name,
+            peer,
             epoch,
             lease,
             last_seen,
@@ -180,6 +166,38 @@ impl FromRequestParts<App> for Agent {
             mark,
         })
     }
+}
+
+/// Returns the certificate of a call, if the certificate is valid now.
+fn find_peer(parts: &Parts, arrived: Timestamp) -> Result<Certified, Error> {
+    let peer = parts
+        .extensions
+        .get::<ConnectInfo<Peer>>()
+        .and_then(|ConnectInfo(Peer(peer))| *peer);
+    let peer = peer.ok_or_else(|| {
+        not_admitted(
+            "certificate_required",
+            "The call came without a client certificate.",
+        )
+    })?;
+    if peer.not_after <= arrived {
+        let what = format!(
+            "The certificate ended at {:.0}; the server's time is {arrived:.0}.",
+            peer.not_after
+        );
+        return Err(not_admitted("certificate_expired", &what));
+    }
+    if peer.not_before > arrived {
+        let detail = format!(
+            "The certificate begins at {:.0}, and the server's time is {arrived:.0}: its database's clock was put back.",
+            peer.not_before
+        );
+        return Err(Error::NotAdmitted {
+            code: "certificate_early",
+            detail,
+        });
+    }
+    Ok(peer)
 }
 
 fn removed() -> Error {

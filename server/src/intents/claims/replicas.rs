@@ -36,6 +36,9 @@ pub(crate) async fn create_missing(
     let missing = requested_count(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
     let labels = BTreeMap::new();
     let fits = build_filter(conn, pool, &labels).await?;
+    if is_cautious(conn, pool).await? {
+        return Ok(0);
+    }
     let mut made = 0;
     while made < missing.min(BATCH) {
         let Some(node) = create::lock_any(conn, &fits).await? else {
@@ -83,7 +86,7 @@ pub async fn describe(
     let short = missing - coming;
     let surplus = (made.claimed - i64::from(wanted)).max(0);
     let because = match (coming, short, surplus) {
-        (1.., _, _) if db::cautions::find_open(conn).await?.is_some() => Some(
+        (1.., _, _) if is_cautious(conn, pool).await? => Some(
             "The database was restored: the server creates no claims until `muster caution confirm`."
                 .to_owned(),
         ),
@@ -155,6 +158,18 @@ async fn build_filter<'labels>(
         profile,
         site: Some(site.id),
     })
+}
+
+/// Returns whether a caution holds at the site of the pool's nodes.
+async fn is_cautious(conn: &mut PgConnection, pool: &ObjectRow) -> Result<bool, Error> {
+    if db::cautions::find_open(conn).await?.is_none() {
+        return Ok(false);
+    }
+    let labels = BTreeMap::new();
+    let Some(site) = build_filter(conn, pool, &labels).await?.site else {
+        return Ok(true);
+    };
+    Ok(db::cautions::find_at_site(conn, site).await?.is_some())
 }
 
 fn no_nodes(spec: &PoolSpec, short: i64, leaving: i64) -> String {
