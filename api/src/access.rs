@@ -18,20 +18,22 @@ words! {
         Guest = "guest",
         /// Reads everything except secrets.
         Viewer = "viewer",
-        /// For pipelines: declares, claims and releases nodes, and keeps nodes running. Cannot wipe,
-        /// adopt or approve.
+        /// For pipelines: declares, claims and releases nodes, and keeps nodes running. Cannot
+        /// wipe, adopt, approve or declare software.
         Automation = "automation",
-        /// Moves nodes through their lifecycle and declares their software.
+        /// Moves nodes through their lifecycle.
         Operator = "operator",
+        /// Declares the software, firmware and gates of nodes: rights equal to root on every node.
+        ReleaseOwner = "release_owner",
         /// All verbs: also sites, subnets, credentials, agents, tokens and blobs.
         Admin = "admin",
     }
 }
 
-/// Every verb, with the roles holding the verb: `o` operator, `u` automation, `v` viewer. The
-/// administrator role holds every verb. docs/access.md shows this table in words.
-pub const VERBS: [(&str, &str); 70] = [
-    ("fleet.read", "ouv"),
+/// Every verb, with the roles holding the verb: `r` release owner, `o` operator, `u` automation,
+/// `v` viewer. The administrator role holds every verb. docs/access.md shows this table in words.
+pub const VERBS: [(&str, &str); 71] = [
+    ("fleet.read", "rouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
     ("node.accept", "ou"),
@@ -71,7 +73,7 @@ pub const VERBS: [(&str, &str); 70] = [
     ("budget.override", "o"),
     ("claim.write-off", "o"),
     ("caution.confirm", ""),
-    ("blob.write", "u"),
+    ("blob.write", "ru"),
     ("agent.enrol", ""),
     ("agent.remove", ""),
     ("user.read", ""),
@@ -80,28 +82,47 @@ pub const VERBS: [(&str, &str); 70] = [
     ("token.create", "o"),
     ("token.revoke", ""),
     ("audit.read", ""),
-    ("credential.use", "ou"),
+    ("credential.use", "rou"),
     ("site.write", ""),
     ("rack.write", "ou"),
     ("subnet.write", ""),
-    ("hardware_profile.write", "ou"),
+    ("hardware_profile.write", "r"),
     ("network_profile.write", "ou"),
     ("maintenance_window.write", "ou"),
     ("monitor.write", ""),
     ("credential.write", ""),
-    ("image.write", "ou"),
-    ("stack.write", "ou"),
-    ("suite.write", "ou"),
+    ("image.write", "r"),
+    ("stack.write", "r"),
+    ("suite.write", "r"),
     ("cluster.write", ""),
-    ("pool.write", "ou"),
+    ("pool.write", "rou"),
+    ("pool.set-release", "r"),
     ("pool.run-pairs", "ou"),
-    ("rollout.plan", "ou"),
+    ("rollout.plan", "rou"),
     ("rollout.start", "o"),
     ("rollout.halt", "ou"),
     ("role_binding.write", ""),
-    ("webhook.read", "ouv"),
+    ("webhook.read", "rouv"),
     ("webhook.write", ""),
 ];
+
+/// The verbs equal to root on nodes: the holder decides which programs, files, firmware and root
+/// disks nodes get. Before the role of the release owner, operators and automation had these verbs.
+pub const RELEASE_VERBS: [&str; 5] = [
+    "hardware_profile.write",
+    "image.write",
+    "stack.write",
+    "suite.write",
+    "pool.set-release",
+];
+
+/// Returns whether a role of the version before had a verb of [`RELEASE_VERBS`].
+pub fn had(role: Role, verb: &str) -> bool {
+    match role {
+        Role::Operator | Role::Automation => RELEASE_VERBS.contains(&verb),
+        Role::Admin | Role::ReleaseOwner | Role::Viewer | Role::Guest => false,
+    }
+}
 
 /// Returns whether a role has a verb. Unknown verbs belong to no role.
 pub fn has(role: Role, verb: &str) -> bool {
@@ -110,6 +131,7 @@ pub fn has(role: Role, verb: &str) -> bool {
     };
     match role {
         Role::Admin => true,
+        Role::ReleaseOwner => roles.contains('r'),
         Role::Operator => roles.contains('o'),
         Role::Automation => roles.contains('u'),
         Role::Viewer => roles.contains('v'),
@@ -193,6 +215,7 @@ mod tests {
             Role::Viewer,
             Role::Automation,
             Role::Operator,
+            Role::ReleaseOwner,
             Role::Admin,
         ];
         assert!(
@@ -206,6 +229,23 @@ mod tests {
         assert!(
             !has(Role::Admin, "node.reed"),
             "no role has an unknown verb"
+        );
+    }
+
+    #[test]
+    fn only_release_owners_and_administrators_hold_what_is_equal_to_root() {
+        for verb in RELEASE_VERBS {
+            assert!(VERBS.iter().any(|(known, _)| *known == verb), "{verb}");
+            let holders = [Role::Admin, Role::ReleaseOwner];
+            for role in Role::ALL {
+                assert_eq!(has(*role, verb), holders.contains(role), "{role:?} {verb}");
+            }
+            assert!(had(Role::Operator, verb) && had(Role::Automation, verb));
+            assert!(!had(Role::Viewer, verb) && !had(Role::Guest, verb));
+        }
+        assert!(
+            !had(Role::Operator, "node.rotate-bmc") && !had(Role::Automation, "node.wipe"),
+            "only the release verbs were theirs"
         );
     }
 

@@ -29,7 +29,8 @@ words! {
 /// person.
 ///
 /// A `retry` of such an action is not counted again. Reinstalls by a recovery are bounded by the
-/// pool's policy, and reinstalls by a rollout by its plan.
+/// pool's policy and count against the pool's limit. Reinstalls by a rollout are bounded by the
+/// plan.
 pub const ERASES: &[Action] = &[Action::Release, Action::Wipe, Action::Reinstall];
 
 /// Returns whether a requested action erases a disk.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use muster_api::access::Scope;
+use muster_api::access::{self, Scope};
 use muster_api::tokens::Role;
 
 /// A role within a scope.
@@ -12,6 +12,16 @@ use muster_api::tokens::Role;
 pub struct Grant {
     pub role: Role,
     pub scope: Scope,
+    /// The stored role is older than the role of the release owner, and keeps the release verbs for
+    /// one version.
+    pub keeps_release_verbs: bool,
+}
+
+impl Grant {
+    /// Returns whether the grant has the verb.
+    pub fn has(&self, verb: &str) -> bool {
+        access::has(self.role, verb) || (self.keeps_release_verbs && access::had(self.role, verb))
+    }
 }
 
 /// The place of an object: site, rack, pool and labels.

@@ -272,9 +272,16 @@ async fn fetch(
     answer.body(bytes).map_err(HttpClientError::Http)
 }
 
-/// Returns the highest role given by any of the groups.
+/// Returns the highest role given by any of the groups. An operator in the group of a release owner
+/// stays an operator, because a further group must take no action on nodes away.
 fn role(roles: &[(String, Role)], groups: &[String]) -> Role {
-    let best = [Role::Admin, Role::Operator, Role::Automation, Role::Viewer];
+    let best = [
+        Role::Admin,
+        Role::Operator,
+        Role::ReleaseOwner,
+        Role::Automation,
+        Role::Viewer,
+    ];
     let has = |role: &Role| {
         roles
             .iter()
@@ -292,6 +299,8 @@ mod tests {
         let roles = [
             ("a".to_owned(), Role::Viewer),
             ("b".to_owned(), Role::Admin),
+            ("releases".to_owned(), Role::ReleaseOwner),
+            ("night".to_owned(), Role::Operator),
         ];
         let groups = |names: &[&str]| {
             names
@@ -302,6 +311,12 @@ mod tests {
         assert_eq!(role(&roles, &groups(&["a", "b"])), Role::Admin);
         assert_eq!(role(&roles, &groups(&["a", "c"])), Role::Viewer);
         assert_eq!(role(&roles, &groups(&["A", "admin"])), Role::Guest);
+        assert_eq!(
+            role(&roles, &groups(&["a", "releases"])),
+            Role::ReleaseOwner
+        );
+        let both = groups(&["releases", "night"]);
+        assert_eq!(role(&roles, &both), Role::Operator);
     }
 
     #[test]

@@ -315,9 +315,10 @@ async fn automatic_starts_need_the_permission_to_start_rollouts() {
     automation.patch(path, &more).await.expect(200);
     let mut pool = fleet::pool();
     pool["spec"]["on_change"] = json!("start");
-    automation.put("/v1/pools/other", &pool).await.expect(403);
+    let owner = world.server.caller(Role::ReleaseOwner).await;
+    owner.put("/v1/pools/other", &pool).await.expect(403);
     pool["spec"]["on_change"] = json!("propose");
-    automation.put("/v1/pools/other", &pool).await.expect(201);
+    owner.put("/v1/pools/other", &pool).await.expect(201);
     let none = json!({ "spec": { "on_change": null } });
     automation.patch(path, &none).await.expect(200);
     assert_eq!(status(&world).await["effective_on_change"], "propose");

@@ -52,6 +52,8 @@ pub(crate) enum RoleName {
     Viewer,
     Automation,
     Operator,
+    #[value(name = "release_owner")]
+    ReleaseOwner,
     Admin,
 }
 
@@ -71,6 +73,7 @@ pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()
                 RoleName::Automation => Role::Automation,
                 RoleName::Viewer => Role::Viewer,
                 RoleName::Operator => Role::Operator,
+                RoleName::ReleaseOwner => Role::ReleaseOwner,
                 RoleName::Admin => Role::Admin,
             };
             let expires_in_s = u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX);

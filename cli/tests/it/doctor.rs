@@ -198,6 +198,40 @@ fn a_database_is_looked_into() {
 }
 
 #[test]
+fn roles_that_lose_rights_with_the_next_version_are_told() {
+    let server = Server::start();
+    let url = server.database("muster");
+    let ask = || {
+        let arguments = [
+            "--as",
+            "server",
+            "--only",
+            "roles",
+            "--database-url",
+            &url,
+            "--server",
+            &server.url,
+        ];
+        doctor(server.dir.path(), &arguments, 0)
+    };
+    for (name, role) in [("old", "automation"), ("new", "release_owner")] {
+        server
+            .muster(&["token", "create", name, "--role", role])
+            .expect(0);
+    }
+    tells(&ask(), "ok", "no token, person or role binding keeps");
+    let mark = "UPDATE tokens SET keeps_release_verbs = true WHERE name = 'old'";
+    let mut psql = Command::new("psql");
+    run(
+        psql.args(["-qX", "-v", "ON_ERROR_STOP=1", &url, "-c", mark]),
+        "",
+    )
+    .expect(0);
+    tells(&ask(), "warn", "the token old (automation)");
+    tells(&ask(), "warn", "has not done so since the upgrade");
+}
+
+#[test]
 fn a_server_and_a_token_are_tried() {
     let server = Server::start();
     let home = server.dir.path();

@@ -50,6 +50,24 @@ impl RecoveryPolicy {
         }
     }
 
+    /// Returns whether recoveries by this policy may write more root disks than by the policy
+    /// `before`: by a further rung that erases, or by more recoveries of a node. A policy without
+    /// rungs recovers no node, so its limits count as the default ones.
+    pub fn may_erase_more(&self, before: &Self) -> bool {
+        if self.rungs.is_empty() {
+            return false;
+        }
+        let default = Self::none();
+        let before = match before.rungs.is_empty() {
+            true => &default,
+            false => before,
+        };
+        let erases = |policy: &Self| policy.rungs.iter().any(|rung| rung.erases());
+        (erases(self) && !erases(before))
+            || self.per_node > before.per_node
+            || self.within_h < before.within_h
+    }
+
     /// Returns the problems of the policy, as member and reason.
     pub fn faults(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
@@ -66,5 +84,38 @@ impl RecoveryPolicy {
             faults.push(("within_h", "1 to 2160 hours.".to_owned()));
         }
         faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_may_erase_more_by_a_rung_or_by_more_recoveries() {
+        let policy = |rungs: &[Rung], per_node, within_h| RecoveryPolicy {
+            rungs: rungs.to_vec(),
+            per_node,
+            within_h,
+        };
+        let before = policy(&[Rung::Reboot], 2, 168);
+        let erasing = policy(&[Rung::Reboot, Rung::Reimage], 2, 168);
+        for more in [
+            &erasing,
+            &policy(&[Rung::Reboot], 3, 168),
+            &policy(&[Rung::Reboot], 2, 167),
+        ] {
+            assert!(more.may_erase_more(&before), "{more:?}");
+        }
+        for less in [
+            &before,
+            &policy(&[Rung::Collect, Rung::PowerCycle, Rung::Rma], 1, 200),
+            &policy(&[], 10, 1),
+        ] {
+            assert!(!less.may_erase_more(&before), "{less:?}");
+            assert!(!less.may_erase_more(&erasing), "{less:?}");
+        }
+        let unused = policy(&[], 10, 1);
+        assert!(policy(&[Rung::Reboot], 10, 168).may_erase_more(&unused));
     }
 }

@@ -52,6 +52,11 @@ impl Rung {
         matches!(self, Self::RestartServices | Self::Reimage)
     }
 
+    /// Returns whether the rung writes a disk anew.
+    pub fn erases(self) -> bool {
+        matches!(self, Self::Reimage)
+    }
+
     /// Returns whether the rung needs an answering installed system.
     pub fn needs_answers(self) -> bool {
         matches!(self, Self::Collect | Self::RestartServices | Self::Reboot)

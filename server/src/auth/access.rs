@@ -23,7 +23,7 @@ impl Grant {
             pool,
             labels,
         } = place.clone();
-        access::has(self.role, verb)
+        self.has(verb)
             && Scope {
                 site,
                 rack,
@@ -77,12 +77,12 @@ impl Holding {
 
     /// Returns whether the verb is allowed over the whole fleet.
     pub fn everywhere(&self, verb: &str) -> bool {
-        self.all(|grant| access::has(grant.role, verb) && grant.scope.is_everywhere())
+        self.all(|grant| grant.has(verb) && grant.scope.is_everywhere())
     }
 
     /// Returns whether the verb is allowed in at least one place.
     pub fn somewhere(&self, verb: &str) -> bool {
-        self.all(|grant| access::has(grant.role, verb))
+        self.all(|grant| grant.has(verb))
     }
 
     /// Returns whether the verb is allowed at the place.
@@ -100,6 +100,17 @@ impl Holding {
         self.all(|grant| grant.creates(verb, place))
     }
 
+    /// Returns the holding of the next version, without verbs kept by older roles. `None` where no
+    /// role keeps any.
+    pub fn without_kept_verbs(&self) -> Option<Self> {
+        let mut next = self.clone();
+        let owners = next.owner.iter_mut().flatten();
+        for grant in next.grants.iter_mut().chain(owners) {
+            grant.keeps_release_verbs = false;
+        }
+        (next != *self).then_some(next)
+    }
+
     /// Returns the scopes in which the verb is allowed. An object must match one scope of each
     /// list. Empty means everywhere.
     pub fn sight(&self, verb: &str) -> Sight {
@@ -109,7 +120,7 @@ impl Holding {
         let scopes = |grants: &Vec<Grant>| {
             grants
                 .iter()
-                .filter(|grant| access::has(grant.role, verb))
+                .filter(|grant| grant.has(verb))
                 .map(|grant| grant.scope.clone())
                 .collect()
         };
@@ -186,6 +197,24 @@ impl Actor {
                 &format!(" for {} {}", object.kind.replace('_', " "), object.key),
             )),
             false => Err(Error::NotFound(format!("{} {:?}", object.kind, object.key))),
+        }
+    }
+
+    /// Returns whether the actor has the right to an object.
+    ///
+    /// # Errors
+    ///
+    /// The database's.
+    pub async fn may(
+        &self,
+        conn: &mut PgConnection,
+        verb: &str,
+        object: Named<'_>,
+    ) -> Result<bool, Error> {
+        match self.need(conn, verb, object).await {
+            Ok(()) => Ok(true),
+            Err(Error::Forbidden(_) | Error::NotFound(_)) => Ok(false),
+            Err(other) => Err(other),
         }
     }
 
@@ -353,6 +382,7 @@ mod tests {
         Grant {
             role,
             scope: serde_json::from_str(scope).unwrap(),
+            keeps_release_verbs: false,
         }
     }
 
@@ -417,6 +447,24 @@ mod tests {
             assert_eq!((reached, created), (targets, objects), "{scope}");
         }
         assert!(!holding("{}").reaches("site.write", &cluster), "the verb");
+    }
+
+    #[test]
+    fn a_role_from_before_the_release_owner_keeps_the_release_verbs_alone() {
+        let mut holding = Holding {
+            grants: vec![grant(Role::Operator, "{}")],
+            owner: None,
+        };
+        assert!(!holding.everywhere("stack.write") && holding.without_kept_verbs().is_none());
+        holding.grants[0].keeps_release_verbs = true;
+        assert!(holding.everywhere("stack.write") && holding.somewhere("pool.set-release"));
+        assert!(!holding.everywhere("node.rotate-bmc") && !holding.everywhere("site.write"));
+        let next = holding.without_kept_verbs().unwrap();
+        assert!(!next.everywhere("stack.write") && next.everywhere("node.wipe"));
+        assert!(
+            !holding.includes(Role::ReleaseOwner, &Scope::default()),
+            "a kept verb is not passed on"
+        );
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! without a need is rejected for every caller.
 
 pub mod access; // Access checks: verbs and scopes
+pub(crate) mod askers; // Present rights of the author of a stored request
 pub mod break_glass; // The local administrator, off until armed
 pub mod cross_site; // Rejects requests from other sites
+pub(crate) mod kept; // Uses of verbs kept from the version before
 pub mod known; // Whether a request's credential is accepted
 pub mod login; // Logins by an identity provider
 pub mod needs; // Needs of routes

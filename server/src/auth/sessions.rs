@@ -187,9 +187,19 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
     {
         db::users::set_last_seen(&mut conn, user.id, now).await?;
     }
+    find_actor(&mut conn, &user).await
+}
+
+/// Returns the actor of a person, with the present rights. The caller checks whether the person is
+/// admitted.
+///
+/// # Errors
+///
+/// When the database fails.
+pub(super) async fn find_actor(conn: &mut PgConnection, user: &UserRow) -> Result<Actor, Error> {
     let role = user.role;
     let holding = Holding {
-        grants: grants(&mut conn, Some(&user)).await?,
+        grants: grants(conn, Some(user)).await?,
         owner: None,
     };
     let name = format!("user:{}", user.name);
@@ -222,6 +232,7 @@ pub async fn grants(conn: &mut PgConnection, user: Option<&UserRow>) -> Result<V
     grants.push(Grant {
         role: user.role,
         scope: Scope::default(),
+        keeps_release_verbs: user.keeps_release_verbs,
     });
     Ok(grants)
 }

@@ -119,6 +119,20 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     if row.last_used.is_none_or(|used| stale(used.to_jiff(), now)) {
         db::tokens::set_last_used(&mut conn, id, now).await?;
     }
+    find_actor(app, &mut conn, row).await
+}
+
+/// Returns the actor of a stored token, with the present rights of the token's owner. The caller
+/// checks the secret, and whether the token has ended.
+///
+/// # Errors
+///
+/// The database's.
+pub(super) async fn find_actor(
+    app: &App,
+    conn: &mut PgConnection,
+    row: TokenRow,
+) -> Result<Actor, Error> {
     let role = row.role;
     let name = format!("token:{}", row.name);
     let owner = match row
@@ -129,13 +143,13 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
         // Without a person of the stored name, the token has no rights, because the person's rights
         // are the limit.
         Some(person) => {
-            let person = db::users::find(&mut conn, person).await?;
+            let person = db::users::find(conn, person).await?;
             let admitted = match &person {
-                Some(person) => break_glass::admits(&mut conn, app, person).await?,
+                Some(person) => break_glass::admits(conn, app, person).await?,
                 None => false,
             };
             let person = person.filter(|_| admitted);
-            Some(sessions::grants(&mut conn, person.as_ref()).await?)
+            Some(sessions::grants(conn, person.as_ref()).await?)
         }
         None => None,
     };
@@ -143,6 +157,7 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
         grants: vec![Grant {
             role,
             scope: row.scope.0,
+            keeps_release_verbs: row.keeps_release_verbs,
         }],
         owner,
     };
@@ -155,7 +170,7 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
         name,
         role,
         holding,
-        token: Some(id),
+        token: Some(row.id),
         releases_per_hour,
         request_id: None,
         on_behalf_of: None,

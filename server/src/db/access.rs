@@ -209,7 +209,7 @@ pub async fn list_bindings(
     subjects: &[String],
 ) -> Result<Vec<Grant>, Error> {
     let rows = sqlx::query!(
-        r#"SELECT spec ->> 'role' AS "role!", coalesce(spec -> 'scope', '{}') AS "scope!: Json<Scope>"
+        r#"SELECT spec ->> 'role' AS "role!", coalesce(spec -> 'scope', '{}') AS "scope!: Json<Scope>", keeps_release_verbs
            FROM objects WHERE kind = 'role_binding' AND spec ->> 'subject' = ANY ($1)"#,
         subjects,
     )
@@ -221,6 +221,7 @@ pub async fn list_bindings(
             Ok(Grant {
                 role,
                 scope: row.scope.0,
+                keeps_release_verbs: row.keeps_release_verbs,
             })
         })
         .collect()

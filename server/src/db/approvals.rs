@@ -254,6 +254,75 @@ pub async fn withdraw(
     Ok(())
 }
 
+/// The account that requested an approval, as in events.
+#[derive(Clone, Copy, Debug)]
+pub enum RequestedBy<'name> {
+    /// `token:NAME`.
+    Token(&'name str),
+    /// `user:NAME`, with all tokens of the person.
+    Person(&'name str),
+}
+
+impl<'name> RequestedBy<'name> {
+    /// Returns the account's name.
+    pub fn name(self) -> &'name str {
+        match self {
+            Self::Token(name) | Self::Person(name) => name,
+        }
+    }
+}
+
+/// An open request of an account.
+#[derive(Clone, Debug)]
+pub struct OpenRequest {
+    pub id: Uuid,
+    pub waiver: Option<Uuid>,
+    pub node: Option<NodeId>,
+    pub requested_by: String,
+    pub because: String,
+}
+
+/// Lists the requests of an account that are open at a time, by id.
+pub async fn list_open(
+    conn: &mut PgConnection,
+    requested_by: RequestedBy<'_>,
+    now: Timestamp,
+) -> Result<Vec<OpenRequest>, Error> {
+    let (token, person) = match requested_by {
+        RequestedBy::Token(name) => (Some(name), None),
+        RequestedBy::Person(name) => (None, Some(name)),
+    };
+    Ok(sqlx::query_as!(
+        OpenRequest,
+        r#"SELECT a.id, a.waiver_id AS waiver, coalesce(c.node_id, w.node_id, a.node_id) AS "node?: NodeId", a.requested_by, a.because
+           FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
+           WHERE a.state = 'open' AND a.expires_at > $3 AND (a.requested_by = $1 OR a.person = $2) ORDER BY a.id"#,
+        token,
+        person,
+        now.to_sqlx() as _,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Denies one open request. `false`: the request is already decided.
+pub async fn withdraw_one(
+    conn: &mut PgConnection,
+    id: Uuid,
+    by: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE approvals SET state = 'denied', decided_by = $2, decided_at = $3 WHERE id = $1 AND state = 'open'",
+        id,
+        by,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
 /// Counts of operations that erased disks since a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Erased {
@@ -264,9 +333,10 @@ pub struct Erased {
 }
 
 /// Counts erasing operations since a time, except cancelled ones: releases, wipes and
-/// reinstallations. Replacements under way count too, because each will release a node. Reinstalls
-/// of rollouts do not: their number is fixed by the plan. Takes a lock until the end of the
-/// transaction, so that two counts never run at once.
+/// reinstallations. Replacements under way count too, because each will release a node. Root disks
+/// written by recoveries count for the pool of the node, and for the person who requested the
+/// recovery. Reinstalls of rollouts do not: their number is fixed by the plan. Takes a lock until
+/// the end of the transaction, so that two counts never run at once.
 pub async fn count_erased(
     conn: &mut PgConnection,
     actor: &str,
@@ -284,8 +354,14 @@ pub async fn count_erased(
     Ok(sqlx::query_as!(
         Erased,
         r#"SELECT count(*) FILTER (WHERE o.actor = $1 OR o.actor = $2
-                                      OR o.actor IN (SELECT 'token:' || t.name FROM tokens t WHERE t.person = $2)) AS "by_person!",
-                  count(*) FILTER (WHERE c.pool_id = $3) AS "of_pool!"
+                                      OR o.actor IN (SELECT 'token:' || t.name FROM tokens t WHERE t.person = $2))
+                      + (SELECT count(*) FROM recoveries r WHERE r.asked AND r.reimaged_at > $4 AND EXISTS (
+                             SELECT FROM operations w WHERE w.node_id = r.node_id AND w.kind = 'recover' AND w.created_at <= r.begun_at
+                                 AND (w.finished_at IS NULL OR w.finished_at >= r.begun_at)
+                                 AND (w.actor = $1 OR w.actor = $2 OR w.actor IN (SELECT 'token:' || t.name FROM tokens t WHERE t.person = $2)))) AS "by_person!",
+                  count(*) FILTER (WHERE c.pool_id = $3)
+                      + (SELECT count(*) FROM recoveries r JOIN claims held ON held.node_id = r.node_id AND held.state <> 'released'
+                         WHERE held.pool_id = $3 AND r.reimaged_at > $4) AS "of_pool!"
            FROM operations o LEFT JOIN claims c ON c.id = o.claim_id
            WHERE (o.kind = ANY ($5) AND o.state <> 'cancelled' AND o.created_at > $4 AND o.rollout_id IS NULL)
               OR (o.kind = 'replace' AND o.finished_at IS NULL)"#,

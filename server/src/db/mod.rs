@@ -30,6 +30,7 @@ pub mod firmware; // Firmware and BIOS reported by BMCs
 pub mod gates; // Runs of suites
 pub mod idempotency; // Stored answers by idempotency key
 pub mod jobs; // Units of work leased to agents
+pub mod kept; // Roles that keep the release verbs for one version
 pub mod keys; // Sealed keys and secrets
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
 pub mod macs; // Boot MACs of nodes, with addresses

@@ -188,7 +188,8 @@ pub async fn set_content(
 ) -> Result<ObjectRow, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
-        r#"UPDATE objects SET labels = $2, annotations = $3, spec = $4, generation = generation + 1, updated_at = $5
+        r#"UPDATE objects SET labels = $2, annotations = $3, spec = $4, generation = generation + 1, updated_at = $5,
+                  keeps_release_verbs = keeps_release_verbs AND spec = $4
            WHERE id = $1
            RETURNING id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
                      generation, created_at, updated_at"#,

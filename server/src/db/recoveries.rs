@@ -2,10 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
-use muster_core::ids::{NodeId, OperationId};
+use muster_core::ids::{NodeId, ObjectId, OperationId};
 use muster_core::recovery::{Cause, Ended, Out, Recovery, Rung, Seen, Tried, UNMENDED_S, WINDOW_S};
 use muster_core::words::UnknownWord;
 use serde::Deserialize;
+use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -112,6 +113,45 @@ pub async fn record_rungs(
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Records the time at which a recovery begins to write the root disk anew.
+pub async fn set_reimaged(
+    conn: &mut PgConnection,
+    recovery: Uuid,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE recoveries SET reimaged_at = $2 WHERE id = $1",
+        recovery,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The pool of a node, with the pool's hourly limit of erasures as stored.
+#[derive(Clone, Debug)]
+pub struct PoolLimit {
+    pub id: ObjectId,
+    pub name: String,
+    pub releases_per_hour: Option<Value>,
+}
+
+/// Returns the pool of a node's claim, with the limit.
+pub async fn find_pool_limit(
+    conn: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<PoolLimit>, Error> {
+    Ok(sqlx::query_as!(
+        PoolLimit,
+        r#"SELECT p.id AS "id: ObjectId", p.name, p.spec -> 'releases_per_hour' AS releases_per_hour
+           FROM claims c JOIN objects p ON p.id = c.pool_id WHERE c.node_id = $1 AND c.state <> 'released'"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?)
 }
 
 /// Returns whether a ladder of the node ended at the rung `rma` at or after a time.

@@ -22,6 +22,8 @@ pub struct UserRow {
     /// An administrator disabled the person.
     pub disabled: bool,
     pub last_seen: Option<jiff_sqlx::Timestamp>,
+    /// The role is older than the role of the release owner, and keeps the release verbs.
+    pub keeps_release_verbs: bool,
 }
 
 /// A person as administrators see them.
@@ -68,7 +70,7 @@ pub async fn insert(
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen FROM users WHERE name = $1"#,
+        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs FROM users WHERE name = $1"#,
         name
     )
     .fetch_optional(conn)
@@ -186,7 +188,8 @@ pub async fn set_vouched(
 ) -> Result<(UserId, bool), Error> {
     let row = sqlx::query!(
         r#"INSERT INTO users (id, name, role, groups, issuer, subject, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
-           ON CONFLICT (issuer, subject) DO UPDATE SET role = excluded.role, groups = excluded.groups
+           ON CONFLICT (issuer, subject) DO UPDATE SET role = excluded.role, groups = excluded.groups,
+               keeps_release_verbs = users.keeps_release_verbs AND users.role = excluded.role
            RETURNING id AS "id: UserId", disabled_at IS NOT NULL AS "disabled!""#,
         UserId::new() as UserId,
         vouched.name,
@@ -255,7 +258,7 @@ pub async fn find_by_session(
 ) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role, u.groups, u.disabled_at IS NOT NULL AS "disabled!", u.last_seen
+        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role, u.groups, u.disabled_at IS NOT NULL AS "disabled!", u.last_seen, u.keeps_release_verbs
            FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.token_hash = $1 AND s.expires_at > $2"#,
         hash,
         now.to_sqlx() as _,

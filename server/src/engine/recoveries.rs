@@ -1,13 +1,13 @@
 //! Begins, advances and ends recoveries together with the moves of the node. Checks the limits on
 //! recoveries when a decision depends on the limits.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use muster_core::lifecycle::decision::{Decision, Effect, Ladder, Move};
 use muster_core::lifecycle::state::State;
 use muster_core::recovery::{
     BY_HAND, Cause, Ended, Hold, RecoveryPolicy, Rung, Tried, may_begin, may_go_on, rungs_for,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -15,6 +15,9 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::lifecycle::EngineNode;
 use crate::error::Error;
+
+/// The period of a pool's limit of erased nodes.
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Returns the reason against another rung on the node, if the decision is a rung. Beginning
 /// recoveries wait for a common lock.
@@ -52,7 +55,12 @@ pub(super) async fn find_hold(
         Some(cause) => may_begin(&policy, cause, seen),
         None => may_go_on(cause, seen),
     };
-    let Err(held) = held else { return Ok(None) };
+    let Err(held) = held else {
+        return match writes_root_disk(node, decision) {
+            true => find_spent_limit(conn, node, now).await,
+            false => Ok(None),
+        };
+    };
     let breaker = match (&held, pool) {
         (Hold::Fleet(_), _) => Some(cause.signature.clone()),
         (Hold::Pool(_), Some(pool)) => {
@@ -74,6 +82,43 @@ pub(super) async fn find_hold(
         metrics::counter!("muster_breakers_opened_total").increment(1);
     }
     Ok(Some(held))
+}
+
+/// Returns whether a decision is the rung that writes the root disk anew.
+fn writes_root_disk(node: &EngineNode, decision: &Decision) -> bool {
+    match decision {
+        Decision::Advance(to) => node.state == State::Repairing && to.to == State::Imaging,
+        Decision::Start(_)
+        | Decision::Wait(_)
+        | Decision::Retry(..)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_) => false,
+    }
+}
+
+/// Returns the reason against another root disk, when the pool's hourly limit of erased nodes is
+/// reached. The node then goes to a person, because a reinstallation beyond the limit needs two.
+async fn find_spent_limit(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    now: Timestamp,
+) -> Result<Option<Hold>, Error> {
+    let Some(pool) = db::recoveries::find_pool_limit(conn, node.id).await? else {
+        return Ok(None);
+    };
+    let limit = match &pool.releases_per_hour {
+        None | Some(Value::Null) => return Ok(None),
+        // An unreadable limit allows no node.
+        Some(limit) => limit.as_i64().unwrap_or(0),
+    };
+    let since = now - HOUR;
+    let count = db::approvals::count_erased(conn, "", "", Some(pool.id), since).await?;
+    let why = format!(
+        "the limit of {limit} released or reinstalled nodes per hour in pool {} is reached: a reinstallation needs a person",
+        pool.name
+    );
+    Ok((count.of_pool >= limit).then_some(Hold::Later(why)))
 }
 
 /// Returns the cause of the recovery begun by a decision, if any.
@@ -128,6 +173,9 @@ pub(super) async fn follow(
         (Some(Ladder::Begin(cause)), _) => begin(conn, node, cause, now).await,
         (Some(Ladder::Climb { tried, went }), Some(id)) => {
             db::recoveries::record_rungs(conn, id, Some(*tried), went, None, now).await?;
+            if node.state == State::Repairing && to.to == State::Imaging {
+                db::recoveries::set_reimaged(conn, id, now).await?;
+            }
             record_rungs(conn, node, id, went, now).await
         }
         (Some(Ladder::End { how, went }), Some(id)) => {

@@ -88,6 +88,13 @@ mod tests {
                 .allow_removal(9)
                 .is_ok()
         );
+        let any = from(&[(header::IF_MATCH, "*")]).unwrap();
+        assert!(three.allow_erasure(3).is_ok() && any.allow_erasure(3).is_err());
+        assert!(matches!(three.allow_erasure(4), Err(Error::Stale(4))));
+        assert!(matches!(
+            none.allow_erasure(1),
+            Err(Error::PreconditionRequired)
+        ));
         for bad in ["3", "W/\"3\"", "\"x\"", "\"1\", \"2\""] {
             assert!(from(&[(header::IF_MATCH, bad)]).is_err(), "{bad}");
         }

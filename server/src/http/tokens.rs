@@ -20,10 +20,12 @@ use crate::access::Sight;
 use crate::app::App;
 use crate::auth::{Actor, tokens};
 use crate::db;
+use crate::db::approvals::RequestedBy;
 use crate::db::filter::{self, Term};
 use crate::db::tokens::{NewToken, Owner, TokenRow};
 use crate::error::Error;
 use crate::intents::answer::Answer;
+use crate::intents::approvals::withdraw;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::preconditions::Preconditions;
 use crate::intents::writing;
@@ -264,6 +266,9 @@ async fn revoke_token(
                 format!("token {} revoked{with}", ended.name),
             );
             db::events::insert(conn, event.with(json!({ "token": ended.id }))).await?;
+            let name = format!("token:{}", ended.name);
+            let requests = RequestedBy::Token(&name);
+            withdraw::withdraw_requests(conn, &app, &actor, requests).await?;
         }
         Ok(())
     })

@@ -1,6 +1,7 @@
 //! The generation a writer expects of an object. Stale and missing expectations are rejected.
 
 use crate::error::Error;
+use crate::intents::dry_run;
 
 /// The caller's expectation of the object to be written: the `If-Match` and `If-None-Match` headers
 /// (RFC 9110, section 13.1).
@@ -52,6 +53,24 @@ impl Preconditions {
         match self.matches {
             None => Err(Error::PreconditionRequired),
             Some(_) => self.allow_write(Some(current)),
+        }
+    }
+
+    /// Compares the precondition of an erasure with the current generation. `*` is refused, because
+    /// a change since the caller's read would not stop the erasure. A dry run takes `*`.
+    ///
+    /// # Errors
+    /// 400 for `*`, 428 without `If-Match`, 412 when the precondition fails.
+    pub fn allow_erasure(self, current: i64) -> Result<(), Error> {
+        match self.matches {
+            Some(Expected::Any) if !dry_run::asked() => Err(Error::invalid(
+                "If-Match",
+                "etag_required",
+                format!(
+                    "This request erases disks: send the ETag that was read instead of `*`. The current ETag is \"{current}\"."
+                ),
+            )),
+            None | Some(Expected::Any | Expected::Generation(_)) => self.allow_removal(current),
         }
     }
 }

@@ -7,9 +7,11 @@ use sqlx::PgConnection;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
+use crate::db::approvals::RequestedBy;
 use crate::db::users::PersonRow;
 use crate::error::Error;
 use crate::intents::answer::Answer;
+use crate::intents::approvals::withdraw;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::writing::{self, Effect};
 
@@ -38,6 +40,9 @@ pub async fn disable(
                 .event(now, "user.disabled", None, summary)
                 .with(json!({ "user": person.name }));
             db::events::insert(conn, event).await?;
+            let name = format!("user:{}", person.name);
+            let requests = RequestedBy::Person(&name);
+            withdraw::withdraw_requests(conn, app, actor, requests).await?;
         }
         Answer::ok(&object(find(conn, key).await?)?).map(Effect::Done)
     })

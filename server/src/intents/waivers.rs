@@ -127,7 +127,7 @@ fn edit_distance(one: &str, other: &str) -> usize {
 }
 
 /// The kind and the name of the place covered by the waiver.
-fn covered_place(row: &WaiverRow) -> (&'static str, &str) {
+pub(crate) fn covered_place(row: &WaiverRow) -> (&'static str, &str) {
     let named = [
         ("node", &row.node_name),
         ("rack", &row.rack_name),

@@ -188,7 +188,7 @@ impl Planned {
         let first = self.lock().passed.insert(held.detail.clone());
         first.then(|| {
             error(
-                "This plan is beyond the limit of releases",
+                "This plan needs a second person",
                 format!("{} {}", held.detail, WHAT_TO_DO),
             )
         })
@@ -216,8 +216,8 @@ impl Planned {
 }
 
 const WHAT_TO_DO: &str = "Nothing was released. If the nodes were dropped by mistake, put their claims back into the configuration. If not: \
-                          release fewer at once (-target), wait until the hour is over, or ask for a second person with `muster claim delete CLAIM` \
-                          for each; whoever agrees does so by `muster approval approve ID` or on the page of claims.";
+                          release fewer at once (-target), wait until the hour is over, leave out `erase_now`, or \
+                          ask for a second person with `muster claim delete CLAIM` for each; whoever agrees does so by `muster approval approve ID` or on the page of claims.";
 
 async fn plan(
     remote: &Remote,

@@ -16,14 +16,14 @@ pub(super) enum Reach {
 }
 
 /// The roles with access to each operation of the API: `g` guest, `v` viewer, `u` automation, `o`
-/// operator, `a` administrator. An operation missing here fails the test. Actions named in the path
-/// of a node are listed in [`ACTIONS`].
-pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
-    ("vuoa", Reach::Fleet, &["list_waivers", "list_breakers"]),
+/// operator, `r` release owner, `a` administrator. An operation missing here fails the test. Actions
+/// named in the path of a node are listed in [`ACTIONS`].
+pub(super) const EXPECTED: [(&str, Reach, &[&str]); 23] = [
+    ("vruoa", Reach::Fleet, &["list_waivers", "list_breakers"]),
     // A plan leaves the database unchanged.
-    ("vuoa", Reach::Any, &["make_plan"]),
+    ("vruoa", Reach::Any, &["make_plan"]),
     (
-        "vuoa",
+        "vruoa",
         Reach::Any,
         &[
             "list_approvals",
@@ -63,7 +63,7 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
         ],
     ),
     (
-        "vuoa",
+        "vruoa",
         Reach::Object,
         &[
             "get_claim",
@@ -115,14 +115,15 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
             "put_rack",
             "patch_rack",
             "delete_rack",
-            "put_pool",
-            "patch_pool",
-            "delete_pool",
             "run_pairs",
-            "promote_revision",
             "assign_revision",
             "halt_rollout",
         ],
+    ),
+    (
+        "ruoa",
+        Reach::Object,
+        &["put_pool", "patch_pool", "delete_pool", "promote_revision"],
     ),
     (
         "oa",
@@ -146,7 +147,8 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
         ],
     ),
     ("oa", Reach::ObjectByFleet, &["adopt_node"]),
-    ("uoa", Reach::Body, &["create_claim", "plan_rollout"]),
+    ("uoa", Reach::Body, &["create_claim"]),
+    ("ruoa", Reach::Body, &["plan_rollout"]),
     ("oa", Reach::Body, &["create_waiver", "create_token"]),
     // An alert for a node outside the caller's scope is answered as for an unknown node.
     ("uoa", Reach::Any, &["report_alerts"]),
@@ -155,15 +157,22 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
         "uoa",
         Reach::Fleet,
         &[
-            "put_hardware_profile",
-            "patch_hardware_profile",
-            "delete_hardware_profile",
             "put_network_profile",
             "patch_network_profile",
             "delete_network_profile",
             "put_maintenance_window",
             "patch_maintenance_window",
             "delete_maintenance_window",
+        ],
+    ),
+    // These rights are equal to root on nodes.
+    (
+        "ra",
+        Reach::Fleet,
+        &[
+            "put_hardware_profile",
+            "patch_hardware_profile",
+            "delete_hardware_profile",
             "put_image",
             "patch_image",
             "delete_image",
@@ -175,7 +184,7 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
             "delete_suite",
         ],
     ),
-    ("ua", Reach::Fleet, &["put_blob"]),
+    ("rua", Reach::Fleet, &["put_blob"]),
     (
         "a",
         Reach::Object,
@@ -206,7 +215,7 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
         ],
     ),
     (
-        "vuoa",
+        "vruoa",
         Reach::Fleet,
         &["list_webhooks", "get_webhook", "list_webhook_deliveries"],
     ),
@@ -294,9 +303,9 @@ pub(super) const ACTIONS: [(&str, &[&str]); 3] = [
 
 /// The roles with access to each page and form. A route without roles is open to every caller: such
 /// routes begin or end a session, or serve assets.
-pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
+pub(super) const PAGES: [(&str, Reach, &[&str]); 11] = [
     (
-        "vuoa",
+        "vruoa",
         Reach::Any,
         &[
             "/",
@@ -313,7 +322,7 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
         ],
     ),
     (
-        "vuoa",
+        "vruoa",
         Reach::Object,
         &[
             "/nodes/{node}",
@@ -324,7 +333,7 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
             "/rollouts/{rollout}",
         ],
     ),
-    ("vuoa", Reach::Fleet, &["/webhooks"]),
+    ("vruoa", Reach::Fleet, &["/webhooks"]),
     (
         "a",
         Reach::Fleet,
@@ -351,10 +360,10 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
             "/ui/claims/{claim}/replace",
             "/ui/claims/{claim}/undo",
             "/ui/pools/{pool}/pairs",
-            "/ui/pools/{pool}/rollouts",
             "/ui/rollouts/{rollout}/halt",
         ],
     ),
+    ("ruoa", Reach::Object, &["/ui/pools/{pool}/rollouts"]),
     // Each action has the roles listed in ACTIONS.
     ("uoa", Reach::Object, &["/ui/nodes/{node}/actions/{action}"]),
     (

@@ -16,11 +16,12 @@ use super::{only_in, two_sites};
 use crate::dry_runs::dump;
 use crate::support::server::{Caller, Reply, Server};
 
-const ROLES: [(char, Role); 5] = [
+const ROLES: [(char, Role); 6] = [
     ('g', Role::Guest),
     ('v', Role::Viewer),
     ('u', Role::Automation),
     ('o', Role::Operator),
+    ('r', Role::ReleaseOwner),
     ('a', Role::Admin),
 ];
 
@@ -314,7 +315,7 @@ fn operations(server: &Server, objects: &Objects) -> Vec<Call> {
     // The route is not part of the contract. Metrics cover the whole fleet, like a list of all
     // objects.
     let (name, path) = ("show_metrics".to_owned(), "/metrics".to_owned());
-    let (roles, reach) = ("vuoa", Reach::Fleet);
+    let (roles, reach) = ("vruoa", Reach::Fleet);
     calls.push(Call {
         name,
         method: Method::GET,

@@ -3,6 +3,7 @@
 mod expected; // What every endpoint is open to
 mod matrix; // Every endpoint, every role, one's own and foreign objects
 mod references; // Both ends of every reference
+mod release_owner; // Rights equal to root on nodes
 
 use jiff::SignedDuration;
 use muster_server::auth::passwords::Lane;
@@ -13,7 +14,9 @@ use crate::support::server::{Caller, Server};
 
 /// A token of a role that holds in one site only.
 async fn only_in(server: &Server, admin: &Caller, role: &str, site: &str) -> Caller {
-    let body = json!({ "name": format!("{role}-{site}"), "role": role, "scope": { "site": site }, "expires_in_s": 3600 });
+    let name = format!("{}-{site}", role.replace('_', "-"));
+    let body =
+        json!({ "name": name, "role": role, "scope": { "site": site }, "expires_in_s": 3600 });
     let made = admin.post("/v1/tokens", &body).await.expect(201);
     server.with(Some(made.body["secret"].as_str().unwrap().to_owned()))
 }
@@ -98,6 +101,7 @@ async fn both_ends_of_a_relation_must_be_ones_own() {
     let server = Server::start().await;
     let admin = two_sites(&server).await;
     let here = only_in(&server, &admin, "operator", "lab").await;
+    let owner = only_in(&server, &admin, "release_owner", "lab").await;
     let far_cluster = {
         let mut body = fleet::cluster();
         body["spec"]["site"] = json!("far");
@@ -113,6 +117,7 @@ async fn both_ends_of_a_relation_must_be_ones_own() {
     here.put("/v1/nodes/n5", &node).await.expect(201);
     // A rack, a pool, a node, a claim: of one's own, and reaching into the other site.
     here.put("/v1/racks/r2", &fleet::rack()).await.expect(201);
+    owner.put("/v1/pools/own", &fleet::pool()).await.expect(201);
     let refused = [
         here.put(
             "/v1/racks/r3",
@@ -121,7 +126,10 @@ async fn both_ends_of_a_relation_must_be_ones_own() {
         .await,
         here.patch("/v1/racks/r2", &json!({ "spec": { "site": "far" } }))
             .await,
-        here.put("/v1/pools/mine", &far_cluster).await,
+        owner.put("/v1/pools/mine", &far_cluster).await,
+        owner
+            .patch("/v1/pools/own", &json!({ "spec": { "cluster": "far" } }))
+            .await,
         here.patch("/v1/nodes/n5", &far_node).await,
         here.post(
             "/v1/nodes/n5/actions/move",
@@ -156,6 +164,8 @@ async fn both_ends_of_a_relation_must_be_ones_own() {
     for path in ["/v1/racks/r3", "/v1/pools/mine"] {
         admin.get(path).await.expect(404);
     }
+    let own = admin.get("/v1/pools/own").await.expect(200).body;
+    assert_eq!(own["spec"]["cluster"], "slurm");
     here.post(
         "/v1/claims",
         &json!({ "spec": { "pool": "gpu", "node": "n1" } }),

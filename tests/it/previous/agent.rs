@@ -39,7 +39,7 @@ async fn enter(site: &Site) {
 
 /// The node is released: its disk is wiped, and it is inspected again.
 async fn leave(site: &Site) {
-    let admin = site.admin.header("if-match", "*");
+    let admin = site.admin.expecting(1);
     admin.delete("/v1/claims/c1").await.expect(202);
     site.state("available").await;
 }

@@ -1,6 +1,7 @@
 //! Nodes that fail in service: swept, drained, recovered rung by rung, verified by gates.
 
 mod breakers; // Too many nodes with the same fault
+mod hourly; // Root disks within the hourly limit of a pool
 mod maker; // The download for the maker of a node
 
 use muster_core::gates::Verdict;

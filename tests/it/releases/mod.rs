@@ -1,6 +1,7 @@
 //! Releases by mistake. A person undoes a release while the disks are kept. Releases beyond a
 //! person's limit wait for approval.
 
+mod askers; // Rights of the author of a request
 mod at_once; // Erasures at once, and the second person
 mod erasures; // All erasing actions, under the limit
 mod limits; // Limits of a person and of a pool

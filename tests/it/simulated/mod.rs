@@ -492,18 +492,28 @@ impl World {
 
     /// Requests another node for the claim named after the given node.
     pub(crate) async fn replace(&self, name: &str) -> Reply {
-        self.admin
-            .header("if-match", "*")
-            .post(&format!("/v1/claims/c-{name}/actions/replace"), &json!({}))
+        let path = format!("/v1/claims/c-{name}");
+        self.expecting_present(&path)
+            .await
+            .post(&format!("{path}/actions/replace"), &json!({}))
             .await
     }
 
     pub(crate) async fn ask(&self, name: &str, action: &str) -> Reply {
-        let path = format!("/v1/nodes/{name}/actions/{action}");
-        self.admin
-            .header("if-match", "*")
-            .post(&path, &json!({ "reason": "a test" }))
+        let path = format!("/v1/nodes/{name}");
+        self.expecting_present(&path)
             .await
+            .post(
+                &format!("{path}/actions/{action}"),
+                &json!({ "reason": "a test" }),
+            )
+            .await
+    }
+
+    /// The administrator, expecting the present generation of the object at the path.
+    async fn expecting_present(&self, path: &str) -> Caller {
+        let present = self.admin.get(path).await.body["generation"].as_i64();
+        self.admin.expecting(present.unwrap_or(1))
     }
 
     /// Sets or clears a node's protection.

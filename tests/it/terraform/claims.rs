@@ -291,7 +291,7 @@ async fn a_hold_is_changed_in_place_and_another_node_is_no_change() {
     );
     terraform.plan().await.expect(0).says("No changes.");
 
-    let replace = world.admin.header("if-match", "*");
+    let replace = world.admin.expecting(held["generation"].as_i64().unwrap());
     replace
         .post("/v1/claims/c1/actions/replace", &serde_json::json!({}))
         .await

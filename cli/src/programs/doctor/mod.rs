@@ -13,6 +13,7 @@ mod loaders; // Boot loaders and muster-node
 mod ports; // Ports taken by other programs
 mod remains; // Deleted nodes with data on disks
 mod rights; // Capabilities of the agent
+mod roles; // Roles that lose rights with the next version
 mod room; // Free space on the disks
 mod schema; // Outstanding migrations
 mod server; // The server answers and accepts the token
@@ -168,7 +169,7 @@ type Check = (
 );
 
 /// All checks: name, role, function.
-const CHECKS: [Check; 16] = [
+const CHECKS: [Check; 17] = [
     ("ports", None, |host| Box::pin(async { ports::check(host) })),
     ("database", Some(Part::Server), |host| {
         Box::pin(database::check(host))
@@ -199,6 +200,9 @@ const CHECKS: [Check; 16] = [
     }),
     ("server", None, |host| Box::pin(server::reaches(host))),
     ("token", None, |host| Box::pin(server::knows(host))),
+    ("roles", Some(Part::Server), |host| {
+        Box::pin(roles::check(host))
+    }),
     ("agents", Some(Part::Server), |host| {
         Box::pin(agents::check(host))
     }),

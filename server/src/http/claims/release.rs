@@ -27,7 +27,8 @@ pub(super) struct ReleaseQuery {
 /// Releases the node of a claim.
 ///
 /// A repeated call leads to the same operation. With `erase_now`, a repeated call ends the undo
-/// window.
+/// window. To end an undo window needs `approval.decide` for the pool, or a second person.
+/// `If-Match: *` is refused: send the ETag that was read.
 #[utoipa::path(delete, path = "/v1/claims/{claim}",
     extensions(("x-muster-access" = json!({ "verb": "claim.release", "place": "claim={claim}" }))),
     tag = "claims",

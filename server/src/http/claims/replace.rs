@@ -19,7 +19,8 @@ use crate::intents::preconditions::Preconditions;
 /// The new node is the named node, or any available node fitting the pool and the selector. The new
 /// node is installed and passes the gates first. When the new node serves, the claim takes it and
 /// releases the old node. Until then the claim keeps the old node, and cancelling the operation
-/// keeps the old node too. A repeated call leads to the same operation.
+/// keeps the old node too. A repeated call leads to the same operation. `If-Match: *` is refused:
+/// send the ETag that was read.
 // The handler also checks `claim.create` at the replacement node.
 #[utoipa::path(post, path = "/v1/claims/{claim}/actions/replace",
     extensions(("x-muster-access" = json!({ "verb": "claim.release", "place": "claim={claim}" }))),

@@ -79,6 +79,11 @@ pub trait Declared: Kind {
         Vec::new()
     }
 
+    /// The additional permissions for a new object with the spec, needed at the new object's place.
+    fn opened(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Checks whether the actor could start the work implied by the spec, for example the claims of
     /// a pool. `before` is `None` for a new object.
     ///

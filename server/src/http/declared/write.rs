@@ -15,6 +15,7 @@ use crate::access;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
+use crate::auth::kept;
 use crate::db;
 use crate::db::objects::{Content, ObjectRow, RefRow};
 use crate::document::{self, Document, label_faults};
@@ -84,6 +85,13 @@ pub(super) async fn delete<K: Declared>(
             );
             return Err(Error::conflict("in_use", detail));
         }
+        let verb = format!("{}.write", K::KIND);
+        let key = row.id.to_string();
+        let object = Named {
+            kind: K::KIND,
+            key: &key,
+        };
+        kept::note_use(conn, &actor, &verb, object, app.clock.now()).await?;
         db::objects::delete(conn, row.id).await?;
         record(&app, conn, &actor, Done::Removed, &row, Value::Null).await
     })
@@ -203,7 +211,9 @@ async fn replace<K: Declared>(
     }
     for verb in list_loosened(before.as_ref(), &change.spec) {
         let (kind, key) = (K::KIND, former.name.as_str());
-        actor.need(conn, verb, Named { kind, key }).await?;
+        let object = Named { kind, key };
+        actor.need(conn, verb, object).await?;
+        kept::note_use(conn, actor, verb, object, app.clock.now()).await?;
     }
     change
         .spec
@@ -235,7 +245,7 @@ async fn write_rows<K: Declared>(
     };
     let refs: Vec<RefRow> = change.targets.0.iter().map(reference).collect();
     db::objects::set_refs(conn, row.id, &refs).await?;
-    allow_written(conn, actor, former, row, change).await?;
+    allow_written(app, conn, actor, former, row, change).await?;
     K::allow_beside(conn, former, row).await?;
     if let Some(secret) = change.spec.secret() {
         let place = secret_place(row.id);
@@ -254,25 +264,33 @@ async fn write_rows<K: Declared>(
 /// Checks that the actor may write the object at the place after the write. New references bring a
 /// new place.
 async fn allow_written<K: Declared>(
+    app: &App,
     conn: &mut PgConnection,
     actor: &Actor,
     former: Option<&ObjectRow>,
     row: &ObjectRow,
     change: &Change<K>,
 ) -> Result<(), Error> {
-    let verb = write_verb::<K>();
+    let write = write_verb::<K>();
     let (kind, key) = (K::KIND, row.name.as_str());
-    if !access::has_place(kind) {
-        return actor.need_everywhere(&verb);
+    let object = Named { kind, key };
+    let mut verbs = vec![write.as_str()];
+    match former {
+        None => verbs.extend(change.spec.opened()),
+        Some(former) => {
+            let before: Option<K> = document::stored(former).ok();
+            verbs.extend(list_loosened(before.as_ref(), &change.spec));
+        }
     }
-    let Some(former) = former else {
-        return actor.need_created(conn, &verb, Named { kind, key }).await;
-    };
-    let before: Option<K> = document::stored(former).ok();
-    for verb in list_loosened(before.as_ref(), &change.spec) {
-        actor.need_changed(conn, verb, Named { kind, key }).await?;
+    for verb in verbs {
+        match former {
+            _ if !access::has_place(kind) => actor.need_everywhere(verb)?,
+            None => actor.need_created(conn, verb, object).await?,
+            Some(_) => actor.need_changed(conn, verb, object).await?,
+        }
+        kept::note_use(conn, actor, verb, object, app.clock.now()).await?;
     }
-    actor.need_changed(conn, &verb, Named { kind, key }).await
+    Ok(())
 }
 
 /// The stored content: the client's document without the secret.

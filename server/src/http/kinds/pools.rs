@@ -5,6 +5,7 @@ use muster_api::pools::{
     DueRollout, LONGEST_UNDO_WINDOW_S, MOST_REPLICAS, OnChange, PoolSpec, PoolStatus,
 };
 use muster_core::clusters::ClusterSpec;
+use muster_core::recovery::RecoveryPolicy;
 use muster_core::stacks::StackSpec;
 use sqlx::PgConnection;
 
@@ -20,10 +21,20 @@ use crate::http::declared::{Declared, Reference, Targets};
 use crate::intents::claims::replicas;
 use crate::intents::references::Table;
 
+/// The permission to decide which software, gates and recovery nodes of a pool get.
+const SETS_RELEASE: &str = "pool.set-release";
+/// The permission for recoveries with more written root disks.
+const ERASES_MORE: &str = "node.reinstall";
+
 impl Declared for PoolSpec {
     const IN_REVISIONS: bool = true;
-    const LOOSENING: &'static [&'static str] =
-        &["approval.decide", "budget.override", "rollout.start"];
+    const LOOSENING: &'static [&'static str] = &[
+        "approval.decide",
+        "budget.override",
+        "rollout.start",
+        SETS_RELEASE,
+        ERASES_MORE,
+    ];
     const REFERENCES: Table = &[
         ("/spec/image", "image"),
         ("/spec/stack", "stack"),
@@ -106,6 +117,8 @@ impl Declared for PoolSpec {
     /// `budget.override` for a disruption budget that may allow more nodes, and `rollout.start` for
     /// another maintenance window or none, or for automatic rollouts. An actor with the permissions may
     /// approve each release, override the budget for each node, or start each rollout, anyway.
+    /// New references to an image, stack, suite or hardware profile, and new rungs, need
+    /// `pool.set-release`. Recoveries with more written root disks need `node.reinstall`.
     fn loosened(&self, new: &Self) -> Vec<&'static str> {
         let most = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
         let more = most(new.releases_per_hour) > most(self.releases_per_hour);
@@ -118,9 +131,20 @@ impl Declared for PoolSpec {
             (release, "approval.decide"),
             (budget, "budget.override"),
             (window || starts, "rollout.start"),
+            (sets_release(self, new), SETS_RELEASE),
+            (policy(new).may_erase_more(&policy(self)), ERASES_MORE),
         ];
         let needed = verbs.into_iter().filter(|(is_needed, _)| *is_needed);
         needed.map(|(_, verb)| verb).collect()
+    }
+
+    /// Needs `pool.set-release`, because every pool names an image, a stack and a suite, and
+    /// `node.reinstall` for recoveries with written root disks or above the default limits.
+    fn opened(&self) -> Vec<&'static str> {
+        match policy(self).may_erase_more(&RecoveryPolicy::none()) {
+            true => vec![SETS_RELEASE, ERASES_MORE],
+            false => vec![SETS_RELEASE],
+        }
     }
 
     /// Needs the permission to claim every node of the cluster's site, when the pool would claim
@@ -221,4 +245,30 @@ impl Declared for PoolSpec {
             replicas: replicas::describe(conn, row).await?,
         })
     }
+}
+
+/// The recovery policy in force: without a policy, a failing node is quarantined.
+fn policy(pool: &PoolSpec) -> RecoveryPolicy {
+    let health = pool.health.as_ref();
+    let policy = health.and_then(|health| health.recovery.clone());
+    policy.unwrap_or_else(RecoveryPolicy::none)
+}
+
+/// Whether `new` names other software, gates or root disks for nodes, or further rungs. To end a
+/// sweep suite, a smoke suite or a rung is allowed: no new program runs on a node.
+fn sets_release(before: &PoolSpec, new: &PoolSpec) -> bool {
+    let suites = |pool: &PoolSpec| {
+        let health = pool.health.clone();
+        health.map_or((None, None), |health| (health.sweep, health.smoke))
+    };
+    let ((old_sweep, old_smoke), (sweep, smoke)) = (suites(before), suites(new));
+    let names_other = |old: &Option<String>, new: &Option<String>| new.is_some() && old != new;
+    let rungs = policy(before).rungs;
+    before.image != new.image
+        || before.stack != new.stack
+        || before.suite != new.suite
+        || before.profile != new.profile
+        || names_other(&old_sweep, &sweep)
+        || names_other(&old_smoke, &smoke)
+        || policy(new).rungs.iter().any(|rung| !rungs.contains(rung))
 }

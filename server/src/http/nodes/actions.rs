@@ -22,8 +22,8 @@ use crate::intents::preconditions::Preconditions;
 /// run-gates, converge, reinstall and rotate-bmc.
 ///
 /// With If-Match, the action is rejected when the node has changed since the read. Actions that
-/// erase a disk (wipe, reinstall) require If-Match. Beyond the hourly limit they wait for a second
-/// person.
+/// erase a disk (wipe, reinstall) require If-Match with an ETag, not `*`. Beyond the hourly limit
+/// they wait for a second person.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/{action}",
     extensions(("x-muster-access" = json!({ "verb": "node.{action}", "place": "node={node}" }))),
     tag = "nodes",

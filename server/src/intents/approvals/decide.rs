@@ -11,7 +11,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::auth::{Actor, askers};
 use crate::db;
 use crate::db::approvals::ApprovalRow;
 use crate::error::Error;
@@ -37,8 +38,8 @@ pub enum Decision {
 /// Decides a request, for the API and the pages. The requesting person may deny, but not approve.
 ///
 /// # Errors
-/// 403 for an approval by the requesting person, 404, 409 when the request is decided or expired;
-/// the errors of the requested work.
+/// 403 for an approval by the requesting person, 404, 409 when the request is decided or expired,
+/// or when the requesting account has lost the right; the errors of the requested work.
 pub async fn decide(
     app: &App,
     actor: &Actor,
@@ -93,6 +94,18 @@ async fn lock_open(
     Ok(row)
 }
 
+/// Rejects an approval when the requesting account may not do the requested work today.
+async fn check_asker(
+    conn: &mut PgConnection,
+    app: &App,
+    row: &ApprovalRow,
+    verb: &str,
+    object: Named<'_>,
+) -> Result<(), Error> {
+    let asker = askers::find(app, conn, &row.requested_by).await?;
+    askers::need(&asker, conn, verb, object).await
+}
+
 async fn decide_release(
     conn: &mut PgConnection,
     app: &App,
@@ -138,6 +151,13 @@ async fn begin_approved(
     disks: Disks,
 ) -> Result<OperationId, Error> {
     let requested_by = row.requested_by.as_str();
+    let asker = askers::find(app, conn, requested_by).await?;
+    let key = locked.claim.id.to_string();
+    let object = Named {
+        kind: "claim",
+        key: &key,
+    };
+    askers::need(&asker, conn, "claim.release", object).await?;
     if !row.replaces {
         return release::begin_approved(conn, app, approver, requested_by, locked, disks).await;
     }
@@ -145,7 +165,7 @@ async fn begin_approved(
         node: row.spare.clone(),
         reason: row.reason.clone(),
     };
-    replace::begin_approved(conn, app, approver, requested_by, locked, &body).await
+    replace::begin_approved(conn, app, approver, &asker, locked, &body).await
 }
 
 async fn decide_erasure(
@@ -162,14 +182,19 @@ async fn decide_erasure(
         .await?
         .ok_or_else(missing)?;
     let row = lock_open(conn, actor, id, decision, now).await?;
+    let action = erasures::requested_action(&row)?;
     let (state, begun, kind, word) = match decision {
         Decision::Approve => {
+            let object = Named {
+                kind: "node",
+                key: &node.name,
+            };
+            check_asker(conn, app, &row, &format!("node.{action}"), object).await?;
             let begun = erasures::begin_approved(conn, app, actor, &node, &row).await?;
             ("approved", Some(begun), "approval.approved", "approved")
         }
         Decision::Deny => ("denied", None, "approval.denied", "denied"),
     };
-    let action = erasures::requested_action(&row)?;
     db::approvals::decide(conn, id, &actor.name, state, begun, now).await?;
     let summary = format!(
         "{} {word} {action} of {}, requested by {}",
@@ -190,7 +215,7 @@ async fn decide_waiver(
     let now = app.clock.now();
     let missing = || Error::NotFound(format!("waiver {waiver}"));
     let waived = db::waivers::lock(conn, waiver).await?.ok_or_else(missing)?;
-    lock_open(conn, actor, id, decision, now).await?;
+    let row = lock_open(conn, actor, id, decision, now).await?;
     if waived.state != Consent::Asked {
         return Err(Error::conflict(
             "decided",
@@ -198,12 +223,13 @@ async fn decide_waiver(
         ));
     }
     let (state, by, kind, word) = match decision {
-        Decision::Approve => (
-            "approved",
-            Some(&*actor.name),
-            "waiver.approved",
-            "approved",
-        ),
+        Decision::Approve => {
+            let (kind, name) = waivers::covered_place(&waived);
+            let object = Named { kind, key: name };
+            check_asker(conn, app, &row, "waiver.create", object).await?;
+            let by = Some(&*actor.name);
+            ("approved", by, "waiver.approved", "approved")
+        }
         Decision::Deny => ("denied", None, "waiver.denied", "denied"),
     };
     db::approvals::decide(conn, id, &actor.name, state, None, now).await?;

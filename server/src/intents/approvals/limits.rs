@@ -32,6 +32,8 @@ pub(crate) struct Wanted<'claim> {
     pub disks: Disks,
     /// The reason given by the request.
     pub reason: Option<&'claim str>,
+    /// Why the actor needs a second person within the limits as well. `None`: for no reason.
+    pub needs_consent: Option<&'claim str>,
 }
 
 /// A request waiting for a second person.
@@ -52,8 +54,9 @@ impl PendingApproval {
     }
 }
 
-/// Requests an approval where a release exceeds the hourly limit of the person or of the pool.
-/// Returns `None` where the person may release alone. The caller holds the node's lock.
+/// Requests an approval where a release exceeds the hourly limit of the person or of the pool, or
+/// needs the consent of a second person anyway. Returns `None` where the person may release alone.
+/// The caller holds the node's lock.
 ///
 /// # Errors
 /// 409 when another request for this claim waits for a second person; when the database fails.
@@ -69,6 +72,7 @@ pub(crate) async fn request_approval(
         replacement,
         disks,
         reason,
+        needs_consent,
     } = wanted;
     let of = LimitedPool {
         id: claim.pool_id,
@@ -76,7 +80,8 @@ pub(crate) async fn request_approval(
         spec: pool,
     };
     let limits = list(conn, app, actor, Some(of)).await?;
-    let Some(because) = describe_exceeded(&limits) else {
+    let exceeded = describe_exceeded(&limits);
+    let Some(because) = exceeded.or_else(|| needs_consent.map(str::to_owned)) else {
         return Ok(None);
     };
     let now = app.clock.now();

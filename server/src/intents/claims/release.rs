@@ -11,6 +11,7 @@ use sqlx::PgConnection;
 
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Named;
 use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::db::operations::NewOperation;
@@ -57,7 +58,7 @@ pub(crate) async fn submit(
 ) -> Result<(OperationId, Answer), Error> {
     let written = writing::write(app, actor, async |conn| {
         let locked = LockedClaim::lock(conn, key).await?;
-        preconditions.allow_removal(locked.claim.generation)?;
+        preconditions.allow_erasure(locked.claim.generation)?;
         match request(conn, app, actor, &locked, disks).await? {
             Requested::Begun(operation) => {
                 let answer = writing::answer_accepted(conn, operation).await?;
@@ -121,11 +122,13 @@ async fn request(
         return Ok(Requested::Begun(operation));
     }
     let pool = limits::load_pool(conn, locked.claim.pool_id).await?;
+    let needs_consent = describe_ended_window(conn, actor, &locked.claim, &pool, disks).await?;
     let wanted = Wanted {
         claim: &locked.claim,
         replacement: None,
         disks,
         reason: None,
+        needs_consent: needs_consent.as_deref(),
     };
     if let Some(pending) = limits::request_approval(conn, app, actor, wanted, &pool).await? {
         return match dry_run::asked() {
@@ -142,6 +145,37 @@ async fn request(
         Step::Continue(operation) => operation,
     };
     Ok(Requested::Begun(operation))
+}
+
+/// The sentence about an undo window that the release would end, when the actor may not shorten the
+/// window of the pool either. `None` where the actor may end the window alone.
+async fn describe_ended_window(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    claim: &ClaimRow,
+    pool: &PoolSpec,
+    disks: Disks,
+) -> Result<Option<String>, Error> {
+    let is_kept = match claim.state {
+        ClaimState::Bound => pool.undo_window_s > 0,
+        ClaimState::Releasing => claim.undo_until.is_some(),
+        ClaimState::Released => false,
+    };
+    if disks == Disks::Kept || !is_kept {
+        return Ok(None);
+    }
+    let key = claim.pool_id.to_string();
+    let object = Named {
+        kind: "pool",
+        key: &key,
+    };
+    if actor.may(conn, "approval.decide", object).await? {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "To erase the disks of {} at once ends the undo window of pool {}, which needs approval.decide for the pool.",
+        claim.node_name, claim.pool
+    )))
 }
 
 /// The effect of a planned release.
@@ -180,7 +214,8 @@ pub(crate) async fn plan(
         spec: &pool,
     };
     let limits = limits::list(conn, app, actor, Some(of)).await?;
-    if let Some(because) = limits::describe_exceeded(&limits) {
+    let needs_consent = describe_ended_window(conn, actor, claim, &pool, disks).await?;
+    if let Some(because) = limits::describe_exceeded(&limits).or(needs_consent) {
         return Err(limits::would_need_approval(&because));
     }
     let coming = find_coming(conn, claim.id)

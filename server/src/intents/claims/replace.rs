@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::auth::{Actor, askers};
 use crate::db::claims::{ClaimRow, Fits, NewClaim};
 use crate::db::nodes::LockedNode;
 use crate::db::operations::NewOperation;
@@ -62,7 +63,7 @@ pub async fn replace(
 ) -> Result<Answer, Error> {
     writing::once(app, actor, idempotency, body, async |conn| {
         let locked = LockedClaim::lock(conn, key).await?;
-        preconditions.allow_removal(locked.claim.generation)?;
+        preconditions.allow_erasure(locked.claim.generation)?;
         let pool = limits::load_pool(conn, locked.claim.pool_id).await?;
         match request(conn, app, actor, &locked, &pool, body).await? {
             Requested::Begun { node, .. } if dry_run::asked() => {
@@ -120,15 +121,20 @@ pub(crate) async fn begin_approved(
     conn: &mut PgConnection,
     app: &App,
     approver: &Actor,
-    requested_by: &str,
+    asker: &Actor,
     locked: &LockedClaim,
     body: &ReplaceClaim,
 ) -> Result<OperationId, Error> {
     if let Some(coming) = find_under_way(conn, locked, body).await? {
         return Ok(coming.operation);
     }
-    let requester = approver.acting_for(requested_by);
+    let requester = approver.acting_for(&asker.name);
     let spare = find_spare(conn, approver, &locked.claim, body).await?;
+    let object = Named {
+        kind: "node",
+        key: &spare.name,
+    };
+    askers::need(asker, conn, "claim.create", object).await?;
     let reason = body.reason.as_deref();
     bind(conn, app, &requester, locked, &spare, reason).await
 }
@@ -167,6 +173,7 @@ async fn request(
         replacement: Some(body.node.as_deref()),
         disks: Disks::Kept,
         reason,
+        needs_consent: None,
     };
     if let Some(pending) = limits::request_approval(conn, app, actor, wanted, pool).await? {
         return Ok(Requested::NeedsApproval {

@@ -55,7 +55,7 @@ pub async fn request_action(
     writing::once(app, actor, idempotency, body, async |conn| {
         let node = write::find(conn, key).await?;
         match erases(action) && !dry_run::asked() {
-            true => preconditions.allow_removal(node.generation)?,
+            true => preconditions.allow_erasure(node.generation)?,
             false => preconditions.allow_write(Some(node.generation))?,
         }
         if request.override_budget.is_some() {
