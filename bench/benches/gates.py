@@ -61,9 +61,13 @@ def healthy(text):
 
 
 def node_with_gpus(folder):
-    """Programs that answer as the tools of a healthy node; the PATH that finds them first."""
-    tools = folder / "tools"
-    tools.mkdir()
+    """A root with programs that answer as the tools of a healthy node, and the rest of this machine. Gates find programs in the folders of the root alone."""
+    root = folder / "root"
+    tools = root / "usr/local/bin"
+    tools.mkdir(parents=True)
+    for entry in pathlib.Path("/").iterdir():
+        if entry.name != "usr":
+            (root / entry.name).symlink_to(entry)
     (tools / "state.xml").write_text(healthy(eight_gpus()))
     one = (FIXTURES / "nvidia-smi-590.48.01-h100-nvlink.txt").read_text().rstrip("\n") + "\n"
     (tools / "nvlink.txt").write_text("".join(one.replace("GPU 0:", f"GPU {gpu}:", 1) for gpu in range(GPUS)))
@@ -75,7 +79,7 @@ def node_with_gpus(folder):
     }.items():
         (tools / name).write_text("#!/bin/sh\n" + script)
         (tools / name).chmod(0o755)
-    return os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
+    return os.environ | {"MUSTER_ROOT": str(root)}
 
 
 def seconds(argv, allowed, **options):

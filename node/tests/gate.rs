@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod programs; // Programs that an image ships for gates
+
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -29,10 +32,10 @@ fn muster_node(folder: &Path, arguments: &[&str]) -> Output {
 /// A suite with a single gate. The tool of the gate prints a recording.
 fn suite(folder: &Path, recording: &str, limit: u32, more: &str) {
     std::fs::write(folder.join("answer"), recording).unwrap();
-    let answer = folder.join("answer");
+    let (tool, answer) = (programs::ship(folder, "cat"), folder.join("answer"));
     let text = format!(
         "name = \"t\"\nversion = \"1\"\n[[gates]]\nid = \"a\"\ntitle = \"t\"\nstage = \"node\"\nparser = \"stressapptest\"\ntimeout_s = 9\n\
-         finding = \"Replace the module.\"\nargv = [\"cat\", {answer:?}]\n\
+         finding = \"Replace the module.\"\nargv = [{tool:?}, {answer:?}]\n\
          criteria = [{{ metric = \"memory.bandwidth\", op = \">=\", limit = {limit}, unit = \"MB/s\" }}]\n{more}"
     );
     std::fs::write(folder.join("suite.toml"), text).unwrap();
@@ -96,6 +99,69 @@ fn exit_codes_separate_failure_no_answer_and_wrong_usage() {
         code == 64 && said.contains("at most 3 retries"),
         "{code} {said}"
     );
+}
+
+/// A program of the caller's own PATH would run as root.
+#[test]
+fn a_program_is_found_in_the_folders_of_the_node_and_not_by_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    suite(
+        folder,
+        SAT,
+        REACHED,
+        "needs = [\"drained\"]\neffects = [\"memory_load\"]\n",
+    );
+    let path = folder.join("suite.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (argv, answer) = ("argv = [", folder.join("answer"));
+    let own = text.lines().find(|line| line.starts_with(argv)).unwrap();
+    std::fs::write(&path, text.replace(own, "argv = [\"stressapptest\"]")).unwrap();
+    let put = |place: &str, lines: &str| {
+        let place = folder.join(place);
+        std::fs::create_dir_all(&place).unwrap();
+        let tool = place.join("stressapptest");
+        std::fs::write(&tool, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let foreign = folder.join("foreign");
+    put("evil", &format!("touch {}", foreign.display()));
+    put("usr/local/bin", &format!("cat {}", answer.display()));
+    let search = format!("{}:/usr/bin:/bin", folder.join("evil").display());
+    let ended = Command::new(env!("CARGO_BIN_EXE_muster-node"))
+        .args(["gate", "--suite", "suite.toml", "--profile", "virtual-node"])
+        .arg("--drained")
+        .current_dir(folder)
+        .env("MUSTER_ROOT", folder)
+        .env("PATH", search)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+    assert!(!foreign.exists());
+}
+
+#[test]
+fn a_suite_of_a_foreign_program_starts_no_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    suite(folder, SAT, REACHED, "");
+    let path = folder.join("suite.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let own = text.lines().find(|line| line.starts_with("argv")).unwrap();
+    let started = folder.join("started");
+    let foreign = format!("argv = [\"setsid\", \"touch\", {started:?}]");
+    std::fs::write(&path, text.replace(own, &foreign)).unwrap();
+    let ended = muster_node(
+        folder,
+        &["--suite", "suite.toml", "--profile", "virtual-node"],
+    );
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(
+        ended.status.code() == Some(64) && said.contains("\"setsid\" is no program of parser"),
+        "{said}"
+    );
+    assert!(!started.exists());
 }
 
 #[test]
@@ -205,7 +271,7 @@ fn the_gate_of_the_documentation_runs() {
     // The tool may be missing on the machine of the test: a recording answers.
     std::fs::write(folder.join("answer"), SAT).unwrap();
     suite.gates[0].argv = vec![
-        "cat".into(),
+        programs::ship(folder, "cat"),
         folder.join("answer").to_string_lossy().into_owned(),
     ];
     std::fs::write(folder.join("mine.toml"), toml::to_string(&suite).unwrap()).unwrap();

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod programs; // Programs that an image ships for gates
 mod rack; // Machines made of namespaces
 
 use std::io::{BufRead as _, Read as _, Write as _};
@@ -164,24 +165,18 @@ fn a_listener_that_nobody_comes_to_has_its_time_and_is_killed() {
             let serves = [
                 (
                     &hasty,
-                    r#"argv = ["sleep", "77.25", "${pair_port}"]"#,
+                    ["sleep", r#""77.25", "#],
                     "did not listen within 1 s",
                 ),
-                (
-                    &short,
-                    r#"argv = ["false", "${pair_port}"]"#,
-                    "before anybody came",
-                ),
-                (
-                    &short,
-                    r#"argv = ["no-such-tool", "${pair_port}"]"#,
-                    "not installed",
-                ),
+                (&short, ["false", ""], "before anybody came"),
+                (&short, ["no-such-tool", ""], "not installed"),
             ];
             let own = r#"argv = ["iperf3", "--server", "--one-off", "--port", "${pair_port}"]"#;
             assert!(short.contains(own));
-            for (suite, argv, told) in serves {
-                std::fs::write(rack.file("pairs.toml"), suite.replace(own, argv)).unwrap();
+            for (suite, [program, argument], told) in serves {
+                let tool = programs::ship(&rack.file("n0"), program);
+                let argv = format!(r#"argv = ["{tool}", {argument}"${{pair_port}}"]"#);
+                std::fs::write(rack.file("pairs.toml"), suite.replace(own, &argv)).unwrap();
                 let ended = rack
                     .node(0, &Rack::gate("serve", &[]))
                     .stdin(Stdio::null())
@@ -289,8 +284,9 @@ fn hunt(rack: &Rack, limits: &Limits) -> Verdicts {
 fn plan(variables: &[(&str, &str)]) -> Vec<u8> {
     let suite: Suite = shipped();
     let profile = toml::from_str(include_str!("../../suites/profiles/virtual-node.toml")).unwrap();
-    let variables = variables
+    let variables = [("former_gates", "")]
         .iter()
+        .chain(variables)
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect();
     let only = vec!["iperf3-pair".to_owned()];
@@ -301,6 +297,7 @@ fn plan(variables: &[(&str, &str)]) -> Vec<u8> {
         stack: None,
         variables,
         in_use: false,
+        protected: false,
         xid: None,
         firmware: Some(vec![]),
         health: None,

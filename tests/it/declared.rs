@@ -461,6 +461,7 @@ async fn a_suite_and_a_profile_of_one_pool_must_fit() {
     let limit = |limit: Value| json!([{ "metric": "rdma.bandwidth", "op": ">=", "limit": limit, "unit": "Gb/s" }]);
     let open = json!({
         "id": "rdma.new", "title": "New", "stage": "node", "timeout_s": 30, "parser": "perftest-json", "argv": ["ib_write_bw"],
+        "needs": ["drained"], "effects": ["network_load"],
         "shadow": true, "criteria": limit(json!(380)), "finding": "The port is slow.",
     });
     suite["spec"]["gates"].as_array_mut().unwrap().push(open);
@@ -498,6 +499,7 @@ async fn a_suite_and_a_profile_of_one_pool_must_fit() {
     );
     suite["spec"]["gates"][1] = json!({
         "id": "rdma.new", "title": "New", "stage": "node", "timeout_s": 30, "parser": "perftest", "argv": ["ib_write_bw"],
+        "needs": ["drained"], "effects": ["network_load"],
         "criteria": limit(json!("profile:rdma.bandwidth")), "finding": "The port is slow.",
     });
     let refused = admin.put("/v1/suites/smoke", &suite).await;
@@ -519,6 +521,7 @@ async fn what_did_not_fit_before_keeps_nobody_from_changing_something_else() {
     let gate = |id: &str, metric: &str| {
         json!({
             "id": id, "title": id, "stage": "node", "timeout_s": 30, "parser": "fio", "argv": ["fio"], "finding": "The disk is slow.",
+            "needs": ["drained"], "effects": ["writes_disk"],
             "criteria": [{ "metric": metric, "op": ">=", "limit": format!("profile:{id}"), "unit": "MB/s" }],
         })
     };

@@ -30,6 +30,7 @@ mod events; // The history by topic
 mod failover; // Failover of Postgres
 mod faults; // Faults around the programs, injected from outside
 mod firmware; // Firmware and BIOS, from a stack to a machine
+mod former_suites; // Programs of gates, and suites from before the rule
 mod hostile; // Malformed and hostile requests to every documented route
 mod limits; // Rate limits of callers
 mod lists; // The shared grammar of all lists

@@ -14,6 +14,7 @@ use crate::simulated::World;
 fn suite(version: &str) -> Value {
     json!({ "spec": { "name": "smoke", "version": version, "gates": [{
         "id": "host.memory", "title": "Memory is fast", "stage": "node", "timeout_s": 30, "parser": "stressapptest", "argv": ["stressapptest"],
+        "needs": ["drained"], "effects": ["memory_load"],
         "finding": "It is slow.", "after_reboot": true,
         "criteria": [
             { "metric": "memory.bandwidth", "op": ">=", "limit": 100, "unit": "MB/s" },

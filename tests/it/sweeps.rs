@@ -18,7 +18,7 @@ async fn serving(nodes: u8) -> World {
         if path == "/v1/suites/smoke" {
             let gate = json!({
                 "id": "host.cpu", "title": "It computes", "stage": "node", "timeout_s": 30, "parser": "stressapptest", "argv": ["stressapptest"],
-                "needs": ["drained"], "effects": ["cpu_load"], "finding": "It does not.",
+                "needs": ["drained"], "effects": ["memory_load"], "finding": "It does not.",
                 "criteria": [{ "metric": "memory.incidents", "op": "==", "limit": 0, "unit": "incidents" }],
             });
             body["spec"]["gates"].as_array_mut().unwrap().push(gate);
@@ -119,6 +119,65 @@ async fn a_node_with_jobs_or_of_which_nobody_knows_is_swept_beside_them() {
     world.ask("n1", "sweep").await.expect(202);
     assert!(in_use(&world.until_leased("n1", "gates").await));
     assert_eq!(steps(&world, "n1").await, [] as [&str; 0]);
+}
+
+/// Returns whether the order bars gates for drained nodes, and gates that write.
+fn guarded(job: &Job) -> (bool, bool) {
+    let JobSpec::Gates { plan, .. } = &job.spec else {
+        panic!("{:?}", job.spec.kind())
+    };
+    (plan.in_use, plan.protected)
+}
+
+/// A protected node in service is never measured by a gate with effects: neither where the sweep is asked after
+/// the protection, nor where the node was held before.
+#[tokio::test]
+async fn a_protected_node_is_swept_without_its_loads() {
+    let mut world = serving(1).await;
+    world.ask("n1", "sweep").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert_eq!(
+        guarded(&job),
+        (false, false),
+        "an unprotected node has loads"
+    );
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+
+    world.ask("n1", "sweep").await.expect(202);
+    let hold = world.until_leased("n1", "drain").await;
+    world.protect("n1", true).await;
+    drop(world.agent.work(&hold).await.unwrap());
+    let job = world.until_leased("n1", "gates").await;
+    assert_eq!(guarded(&job), (true, true));
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert!(!held_back(&world, "n1").await);
+
+    world.ask("n1", "sweep").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert_eq!(guarded(&job), (true, true));
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    world.check().await;
+}
+
+/// Without the loads, a protected node would never pass the suite, and never serve again.
+#[tokio::test]
+async fn a_protected_node_is_admitted_by_its_whole_suite() {
+    let mut world = serving(1).await;
+    world.ask("n1", "drain").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "maintenance");
+    world.protect("n1", true).await;
+    world.ask("n1", "resume").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert_eq!(guarded(&job), (false, false));
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    world.check().await;
 }
 
 #[tokio::test]

@@ -284,6 +284,52 @@ fn a_server_and_a_token_are_tried() {
     );
 }
 
+#[test]
+fn a_suite_from_before_the_rule_of_programs_is_named() {
+    let server = Server::start();
+    let home = server.dir.path();
+    let ask = || {
+        let arguments = [
+            "doctor",
+            "--json",
+            "--as",
+            "server",
+            "--only",
+            "suites",
+            "--server",
+            &server.url,
+        ];
+        let mut command = muster(home, &arguments);
+        let token = server.token();
+        run(command.env("MUSTER_TOKEN", token.trim()), "")
+            .expect(0)
+            .out
+    };
+    server
+        .muster(&["suite", "set", "pairs", "--file", "shipped:pairs"])
+        .expect(0);
+    let sound = ask();
+    assert!(
+        sound.contains("every gate of 1 suites starts an allowed program"),
+        "{sound}"
+    );
+    let change = "UPDATE objects SET spec = jsonb_set(spec, '{gates,0,argv,0}', '\"setsid\"') WHERE name = 'pairs'";
+    let mut command = Command::new("psql");
+    let database = server.database("muster");
+    run(
+        command.args(["-qX", "-v", "ON_ERROR_STOP=1", &database, "-c", change]),
+        "",
+    )
+    .expect(0);
+    let told = ask();
+    assert!(
+        told.contains("the suite pairs is from before the rule of programs")
+            && told.contains("iperf3-pair")
+            && !told.contains("ib-write-bw-pair"),
+        "{told}"
+    );
+}
+
 /// A script for a wire between two new network namespaces. `$1` prepares the far end, and `$2` runs
 /// at the near end.
 const WIRE: &str = r#"

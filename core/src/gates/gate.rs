@@ -67,8 +67,9 @@ pub struct Gate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<String>,
     pub stage: Stage,
-    /// The command, started without a shell. `${word}` is replaced by a known variable. Empty for
-    /// gates measured by muster-node itself.
+    /// The command, started without a shell: a program of the parser by the bare name, or
+    /// `/usr/libexec/muster/gates/NAME`. `${word}` is replaced by a known variable. Empty for gates
+    /// measured by muster-node itself.
     #[serde(default)]
     pub argv: Vec<String>,
     /// Environment variables added to muster-node's own environment.

@@ -8,6 +8,7 @@ use super::checks::CHECKS;
 use super::gate::{Criterion, Each, Gate, Limit, Need, Op, SideEffect, Suite};
 use super::lint_during::lint_during;
 use super::lint_pair::lint_pair;
+use super::lint_program::lint_program;
 use super::mode::Mode;
 use super::resolve::{COUNTS, or_more, profile_number, whole};
 use super::words::{VARIABLES, starts_shell, variables_of};
@@ -34,6 +35,12 @@ const KEPT_MAX: usize = 8;
 /// Returns every reason to reject the suite, formatted as `gate: problem`; empty if the suite is
 /// valid.
 pub fn lint(suite: &Suite) -> Vec<String> {
+    lint_accepted(suite, |_| false)
+}
+
+/// Returns the same reasons as [`lint`]. The rule of programs does not hold for a gate that was
+/// accepted before the rule: `is_former` is true for the gate.
+pub fn lint_accepted(suite: &Suite, is_former: impl Fn(&Gate) -> bool) -> Vec<String> {
     let mut problems = Vec::new();
     if suite.name.is_empty() || suite.version.is_empty() {
         problems.push("the suite has no name or no version".into());
@@ -49,6 +56,11 @@ pub fn lint(suite: &Suite) -> Vec<String> {
         let mut found = Vec::new();
         lint_gate(gate, &mut found);
         lint_during(gate, suite, &mut found);
+        if is_former(gate) {
+            lint_former(gate, &mut found);
+        } else {
+            found.extend(lint_program(gate));
+        }
         problems.extend(
             found
                 .into_iter()
@@ -143,7 +155,6 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
         gate.criteria.is_empty(),
         "no criteria: the gate would pass for every measurement",
     );
-    check(starts_shell(&gate.argv), "argv must not start a shell");
     check(
         gate.output
             .as_ref()
@@ -161,6 +172,19 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
     match Parser::find(&gate.parser) {
         None => problems.push(format!("unknown parser {:?}", gate.parser)),
         Some(parser) => lint_parsed(gate, parser, problems),
+    }
+}
+
+/// Checks a gate from before the rule of programs by the older rule alone.
+fn lint_former(gate: &Gate, problems: &mut Vec<String>) {
+    let peer = gate.peer.as_ref();
+    for (end, argv) in [
+        ("argv", Some(&gate.argv)),
+        ("peer", peer.map(|peer| &peer.argv)),
+    ] {
+        if argv.is_some_and(|argv| starts_shell(argv)) {
+            problems.push(format!("{end} must not start a shell"));
+        }
     }
 }
 

@@ -12,7 +12,9 @@ mod lint; // Rejects suites that could pass without measuring
 mod lint_during; // Checks gates sampled under load
 mod lint_pair; // Rejects pair gates with ends that may miss each other
 mod lint_profile; // Rejects thresholds without a reliable source
+mod lint_program; // Rejects programs that could change the node
 mod mode; // Required, optional or shadow
+mod programs; // Programs that a gate may start, with their arguments
 mod resolve; // Resolves references in limits and counts on a node
 mod result; // Result of a gate
 mod shipped; // Suites and profiles shipped with Muster
@@ -29,9 +31,11 @@ pub use gate::{
     Value,
 };
 pub use judge::{Judged, SuiteVerdict, blocks, judge};
-pub use lint::{RETRIES_MAX, lint, lint_with};
+pub use lint::{RETRIES_MAX, lint, lint_accepted, lint_with};
 pub use lint_profile::lint_profile;
+pub use lint_program::lint_program;
 pub use mode::Mode;
+pub use programs::PROGRAMS_FOLDER;
 pub use resolve::Reference;
 pub use result::{Evidence, GateResult, Measured, Verdict, Waived};
 pub use shipped::{PROFILES, SUITES, Shipped};

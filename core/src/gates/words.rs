@@ -1,4 +1,4 @@
-//! Variables of an argv: the allowed names, and the programs argv must not start.
+//! Variables of an argv: the allowed names, and the shells that no argv starts.
 
 /// Variables allowed in argv as `${word}`. `each` is the disk of a gate run once per disk, and
 /// `gpus` is the GPU count of the profile. `peer_address`, `pair_port` and `rdma_device` describe
@@ -17,7 +17,8 @@ pub const VARIABLES: [&str; 11] = [
     "rdma_device",
 ];
 
-/// Returns whether argv starts a shell or `env`, because either could run any program.
+/// Returns whether argv starts a shell or `env`, because either could run any program. Suites from
+/// before the rule of programs have passed this check alone.
 pub(super) fn starts_shell(argv: &[String]) -> bool {
     let shells = ["sh", "bash", "dash", "zsh", "env"];
     let program = argv

@@ -134,6 +134,10 @@ pub struct GatePlan {
     /// Whether jobs may run on the node. If `true`, gates that need a drained node are skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_use: bool,
+    /// Whether the node is protected and in service. If `true`, gates that write to disks and gates
+    /// from before the rule of programs are skipped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub protected: bool,
     /// Ids of gates with a waived verdict. Their failures do not stop later stages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waived: Vec<String>,
@@ -152,6 +156,25 @@ pub struct GatePlan {
     /// The server compares, because the node cannot read its BMC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<Vec<Compared>>,
+}
+
+/// The variable with the ids of gates accepted before the rule of programs, with commas between
+/// the ids. A member of the plan would be refused by an older muster-node.
+const FORMER_GATES: &str = "former_gates";
+
+impl GatePlan {
+    /// Whether a gate was accepted before the rule of programs. A server without the rule names no
+    /// such gates, and has accepted every gate before.
+    #[must_use]
+    pub fn is_former(&self, id: &str) -> bool {
+        let former = self.variables.get(FORMER_GATES);
+        former.is_none_or(|ids| ids.split(',').any(|former| former == id))
+    }
+
+    /// Names the gates accepted before the rule of programs. The rule holds for all other gates.
+    pub fn set_former_gates(&mut self, ids: &[&str]) {
+        self.variables.insert(FORMER_GATES.into(), ids.join(","));
+    }
 }
 
 /// Disks to wipe, by serial number, each by the strongest supported method.

@@ -59,10 +59,21 @@ const ORIGIN: &str = "origin";
 /// The CDI specification in a converge plan.
 const CDI: &str = "cdi";
 
+/// The protection of a node, in an order for gates.
+const PROTECTED: &str = "protected";
+
 /// Fields added to orders after the kind's first version, listed in the header beside the kinds. An
 /// agent that does not list a field would reject the complete order because of the field. Each
 /// order must therefore also work without the field.
-pub const MEMBERS: &[&str] = &[MACHINE, LIFTS, WAIVED_UNTIL, REQUEUE, ORIGIN, CDI];
+pub const MEMBERS: &[&str] = &[
+    MACHINE,
+    LIFTS,
+    WAIVED_UNTIL,
+    REQUEUE,
+    ORIGIN,
+    CDI,
+    PROTECTED,
+];
 
 /// Returns the header value of this build.
 pub fn said() -> String {
@@ -147,14 +158,12 @@ pub fn readable(header: Option<&str>, mut job: Job) -> Job {
     {
         *requeue = false;
     }
-    if lacks(WAIVED_UNTIL) {
-        match &mut job.spec {
-            JobSpec::Gates { plan, .. } => plan.waived_until.clear(),
-            JobSpec::Pair(order) => order
-                .ends
-                .iter_mut()
-                .for_each(|end| end.plan.waived_until.clear()),
-            _ => {}
+    for plan in find_gates(&mut job.spec) {
+        if lacks(WAIVED_UNTIL) {
+            plan.waived_until.clear();
+        }
+        if lacks(PROTECTED) {
+            plan.protected = false;
         }
     }
     if lacks(CDI) {
@@ -165,7 +174,18 @@ pub fn readable(header: Option<&str>, mut job: Job) -> Job {
 
 /// Returns the converge plans of an order.
 fn find_stacks(spec: &mut JobSpec) -> impl Iterator<Item = &mut ConvergePlan> {
-    let (converge, gates): (_, Vec<&mut GatePlan>) = match spec {
+    let (converge, gates) = find_plans(spec);
+    let of_gates = gates.into_iter().filter_map(|plan| plan.stack.as_mut());
+    converge.into_iter().chain(of_gates)
+}
+
+/// Returns the plans of gates of an order.
+fn find_gates(spec: &mut JobSpec) -> Vec<&mut GatePlan> {
+    find_plans(spec).1
+}
+
+fn find_plans(spec: &mut JobSpec) -> (Option<&mut ConvergePlan>, Vec<&mut GatePlan>) {
+    match spec {
         JobSpec::Converge { plan, .. } => (Some(plan), Vec::new()),
         JobSpec::Gates { plan, .. } => (None, vec![plan]),
         JobSpec::Pair(order) => {
@@ -187,9 +207,7 @@ fn find_stacks(spec: &mut JobSpec) -> impl Iterator<Item = &mut ConvergePlan> {
         | JobSpec::Adopt(_)
         | JobSpec::PowerOn { .. }
         | JobSpec::PowerCycle { .. } => (None, Vec::new()),
-    };
-    let of_gates = gates.into_iter().filter_map(|plan| plan.stack.as_mut());
-    converge.into_iter().chain(of_gates)
+    }
 }
 
 /// Returns the power control of an order's machine, if the order has one.
@@ -291,6 +309,7 @@ mod tests {
                 "lifts",
                 "machine",
                 "origin",
+                "protected",
                 "requeue",
                 "waived_until"
             ]),

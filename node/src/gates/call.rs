@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use muster_core::gates::{Evidence, Gate};
@@ -10,7 +11,9 @@ use muster_core::wire::node::{Failure, GatePlan};
 use super::argv::expand_argument;
 use super::evidence::keep_output;
 use super::parsers::{self, Answer, Reading};
+use super::program::find_program;
 use crate::job::JobContext;
+use crate::machine::Machine;
 use crate::tool::{self, Call, Finished, Guard, ToolError};
 
 /// The reason of a gate without a reading.
@@ -51,15 +54,35 @@ pub(super) fn expand_argv(
     gate.argv.iter().map(expand).collect()
 }
 
-/// Runs the tool within the gate's time and within the limits of `guard`, and kills every process
-/// left behind by the tool.
+/// The surroundings of a tool.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) plan: &'a GatePlan,
+    pub(super) cx: &'a JobContext,
+    pub(super) guard: Option<&'a Guard>,
+    pub(super) machine: &'a Machine,
+}
+
+/// Runs the tool within the gate's time and within the limits of the guard, and kills every process
+/// left behind by the tool. `folder`: the working folder, so that stray files are removed.
 pub(super) fn run_tool(
     gate: &Gate,
-    cx: &JobContext,
-    guard: Option<&Guard>,
+    place: Place<'_>,
     argv: &[String],
+    folder: Option<&Path>,
 ) -> Result<Finished, ToolError> {
-    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let Place {
+        plan,
+        cx,
+        guard,
+        machine,
+    } = place;
+    let name = argv.first().map(String::as_str).unwrap_or_default();
+    let program = find_program(name, gate, plan, machine)?;
+    let arguments = argv.iter().skip(1).map(String::as_str);
+    let argv: Vec<&str> = std::iter::once(program.file.as_str())
+        .chain(arguments)
+        .collect();
     let env: Vec<(&str, &str)> = gate
         .env
         .iter()
@@ -70,6 +93,8 @@ pub(super) fn run_tool(
         &Call {
             argv: &argv,
             env: &env,
+            path: program.path.as_deref(),
+            folder: folder.filter(|_| !plan.is_former(&gate.id)),
             timeout: Some(Duration::from_secs(gate.timeout_s)),
             kills_leftovers: true,
             superseded: parsers::superseded(&gate.parser),

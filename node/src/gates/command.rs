@@ -164,19 +164,21 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
         PROFILES,
         &profile.ok_or_else(|| usage("--profile is missing"))?,
     )?;
-    let plan = GatePlan {
+    let mut plan = GatePlan {
         suite,
         profile,
         only,
         stack,
         variables,
         in_use,
+        protected: false,
         waived: Vec::new(),
         waived_until: [].into(),
         health: None,
         xid: None,
         firmware: None,
     };
+    plan.set_former_gates(&[]);
     Ok(Wanted::Run {
         plan: Box::new(plan),
         as_json,

@@ -8,17 +8,14 @@ use std::time::{Duration, Instant};
 
 use muster_core::facts::Facts;
 use muster_core::gates::{Assessment, During, Evidence, Gate, Verdict};
-use muster_core::wire::node::GatePlan;
 
 use super::Bench;
 use super::argv::collect_words;
 use super::call::{
-    Stop, ToolAnswer, check_exit, classify_error, expand_argv, parse_answer, run_tool,
+    Place, Stop, ToolAnswer, check_exit, classify_error, expand_argv, parse_answer, run_tool,
 };
 use super::evidence::keep_output;
 use super::verdict::{judge_reading, judge_timeout, reference_of, unmeasured};
-use crate::job::JobContext;
-use crate::tool::Guard;
 
 /// Interval for checking the end of a load.
 const POLL: Duration = Duration::from_millis(50);
@@ -110,13 +107,19 @@ pub(super) fn run_watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() 
         return run();
     }
     let over = AtomicBool::new(false);
-    let (cx, guard, plan, facts) = (bench.cx, bench.guard, bench.plan, bench.facts);
+    let facts = bench.facts;
+    let place = Place {
+        plan: bench.plan,
+        cx: bench.cx,
+        guard: bench.guard,
+        machine: &bench.machine,
+    };
     std::thread::scope(|scope| {
         let start = |gate| {
             let over = &over;
             (
                 gate,
-                scope.spawn(move || watch_load(cx, guard, plan, facts, gate, load, over)),
+                scope.spawn(move || watch_load(place, facts, gate, load, over)),
             )
         };
         let threads: Vec<_> = gates.into_iter().map(start).collect();
@@ -144,9 +147,7 @@ impl Drop for Ends<'_> {
 
 /// Samples the machine until the load ends.
 fn watch_load(
-    cx: &JobContext,
-    guard: Option<&Guard>,
-    plan: &GatePlan,
+    place: Place<'_>,
     facts: &Facts,
     gate: &Gate,
     load: &Gate,
@@ -170,7 +171,7 @@ fn watch_load(
                 ..Evidence::default()
             },
         );
-        let assessment = match take_look(cx, guard, plan, facts, gate, &mut evidence) {
+        let assessment = match take_look(place, facts, gate, &mut evidence) {
             // An answer after the end of the load is dropped. A hanging tool hung under the load,
             // so the timeout counts.
             Ok(_) | Err(Stop::Unknown(_) | Stop::Limited(_) | Stop::Absent(_))
@@ -196,17 +197,16 @@ fn watch_load(
 
 /// Runs the gate's tool once and judges the answer.
 fn take_look(
-    cx: &JobContext,
-    guard: Option<&Guard>,
-    plan: &GatePlan,
+    place: Place<'_>,
     facts: &Facts,
     gate: &Gate,
     evidence: &mut Evidence,
 ) -> Result<Assessment, Stop> {
+    let plan = place.plan;
     let argv = expand_argv(gate, &collect_words(plan, None, None))?;
     evidence.argv.clone_from(&argv);
-    let finished =
-        run_tool(gate, cx, guard, &argv).map_err(|error| classify_error(error, gate, evidence))?;
+    let finished = run_tool(gate, place, &argv, None)
+        .map_err(|error| classify_error(error, gate, evidence))?;
     keep_output(evidence, None, &finished.stdout, &finished.stderr);
     evidence.exit = finished.status.code();
     let tool = ToolAnswer {

@@ -1,5 +1,6 @@
 //! Execution of a gate: runs the tool or measures in this process, and compares the reading with the criteria.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use muster_core::wire::node::{Failure, FailureCode};
 use super::argv::collect_words;
 use super::call::Target;
 use super::call::{
-    Stop, ToolAnswer, check_exit, classify_error, expand_argv, parse_answer, run_tool,
+    Place, Stop, ToolAnswer, check_exit, classify_error, expand_argv, parse_answer, run_tool,
 };
 use super::evidence::{keep_files, keep_output};
 use super::parsers::{self, Reading};
@@ -223,7 +224,8 @@ fn run_once(
             finished
         }
         None => {
-            let finished = run_under_watch(gate, bench, &argv).map_err(|error| {
+            let folder = scratch.path();
+            let finished = run_under_watch(gate, bench, &argv, folder).map_err(|error| {
                 keep_files(evidence, gate, &scratch, serial);
                 classify_error(error, gate, evidence)
             })?;
@@ -275,8 +277,20 @@ fn read_answer(
 }
 
 /// Runs the tool, while other gates sample the machine.
-fn run_under_watch(gate: &Gate, bench: &Bench<'_>, argv: &[String]) -> Result<Finished, ToolError> {
-    let ran = during::run_watched(gate, bench, || run_tool(gate, bench.cx, bench.guard, argv));
+fn run_under_watch(
+    gate: &Gate,
+    bench: &Bench<'_>,
+    argv: &[String],
+    folder: &Path,
+) -> Result<Finished, ToolError> {
+    let place = Place {
+        plan: bench.plan,
+        cx: bench.cx,
+        guard: bench.guard,
+        machine: &bench.machine,
+    };
+    let run = || run_tool(gate, place, argv, Some(folder));
+    let ran = during::run_watched(gate, bench, run);
     if !matches!(ran, Err(ToolError::Missing(_))) {
         bench.shared.note_load(gate);
     }

@@ -13,6 +13,7 @@ mod needs; // Requirements of a gate on the node
 mod no_gpu; // Nodes without the GPUs of the profile
 mod pair; // Gates between two nodes: the listening end and the asking end
 mod parsers; // One file per tool or measurement
+mod program; // The program of a gate's tool
 mod read; // The result of a parser for a file
 mod report; // The report on a terminal
 mod scratch; // A folder for the tools' files
@@ -24,7 +25,7 @@ mod verdict; // The verdict of a reading, and of a missing reading
 mod window; // Growth between two runs of a tool
 
 use muster_core::facts::Facts;
-use muster_core::gates::{Gate, GateResult, blocks, fingerprint, lint};
+use muster_core::gates::{Gate, GateResult, blocks, fingerprint, lint_accepted};
 use muster_core::values::Digest;
 use muster_core::wire::node::{Failure, FailureCode, GatePlan};
 
@@ -129,7 +130,7 @@ pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
 
 /// Returns the requested gates in the order of their stages.
 pub(crate) fn chosen(plan: &GatePlan) -> Result<Vec<&Gate>, Failure> {
-    let problems = lint(&plan.suite);
+    let problems = lint_accepted(&plan.suite, |gate| plan.is_former(&gate.id));
     if !problems.is_empty() {
         return Err(fatal(
             FailureCode::BadSuite,

@@ -1,10 +1,10 @@
-//! Requirements of a gate, checked on the node: architecture, no jobs, idle GPUs. An unknown state
-//! counts as unmet.
+//! Requirements of a gate, checked on the node: architecture, no jobs, no protection, idle GPUs. An
+//! unknown state counts as unmet.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-use muster_core::gates::{Gate, Need};
+use muster_core::gates::{Gate, Need, SideEffect};
 
 use super::Bench;
 
@@ -19,6 +19,8 @@ const SERVICES: [&str; 7] = [
     "nvidia-smi",
     "muster-node",
 ];
+/// The reason of a gate beside jobs.
+const IN_USE: &str = "the gate needs a drained node; jobs may run on this node";
 /// Maximum number of processes checked.
 const PROCESSES_MAX: usize = 100_000;
 
@@ -31,10 +33,17 @@ pub(super) fn refusal(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
             gate.arch.join(" and ")
         ));
     }
+    // The effects of a gate from before the rule of programs are unknown.
+    let may_write =
+        gate.effects.contains(&SideEffect::WritesDisk) || bench.plan.is_former(&gate.id);
+    if bench.plan.protected && may_write {
+        return Some("the gate may write to a disk; the node is protected".to_owned());
+    }
+    if bench.plan.in_use && !gate.effects.is_empty() {
+        return Some(IN_USE.to_owned());
+    }
     gate.needs.iter().find_map(|need| match need {
-        Need::Drained if bench.plan.in_use => {
-            Some("the gate needs a drained node; jobs may run on this node".to_owned())
-        }
+        Need::Drained if bench.plan.in_use => Some(IN_USE.to_owned()),
         Need::Drained => None,
         Need::GpusIdle => busy(&bench.machine.path("/proc")),
     })

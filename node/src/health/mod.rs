@@ -85,6 +85,8 @@ pub(crate) fn keep(plan: &GatePlan) -> Result<(), Failure> {
     match &plan.health {
         Some(suite) => {
             let (suite, only, health) = (suite.clone(), Vec::new(), None);
+            // Without the member, an earlier version of this program reads the file.
+            let protected = false;
             // The plan's profile and stack may hold text readable by root only.
             files::write_json(
                 &path,
@@ -94,6 +96,7 @@ pub(crate) fn keep(plan: &GatePlan) -> Result<(), Failure> {
                     only,
                     health,
                     in_use: true,
+                    protected,
                     ..plan.clone()
                 },
             )

@@ -7,6 +7,7 @@ mod output; // The output of a program, up to a bound
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,11 @@ pub struct Call<'a> {
     /// Program and arguments.
     pub argv: &'a [&'a str],
     pub stdin: Option<&'a [u8]>,
+    /// The folders of the search for the program, and `PATH` of the program; `None`:
+    /// [`search_path`].
+    pub path: Option<&'a str>,
+    /// The working folder; `None`: the folder of muster-node.
+    pub folder: Option<&'a Path>,
     /// Variables added to muster-node's own environment.
     pub env: &'a [(&'a str, &'a str)],
     /// The program's own deadline; the job's deadline applies as well. `None`: only the job's
@@ -383,10 +389,14 @@ fn spawn(call: &Call<'_>) -> std::io::Result<(Child, Option<Guarded>)> {
             (command, None)
         }
     };
+    if let Some(folder) = call.folder {
+        command.current_dir(folder);
+    }
+    let path = call.path.map_or_else(search_path, str::to_owned);
     let child = command
         .envs(call.env.iter().copied())
         .env("LC_ALL", "C")
-        .env("PATH", search_path())
+        .env("PATH", path)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../programs/mod.rs"]
+mod programs; // Programs that an image ships for gates
 mod slurm; // The kernel's log, and drains in Slurm
 
 use std::path::Path;
@@ -51,8 +53,16 @@ impl Node {
         self.asked_for(30, argv, limit, more);
     }
 
-    /// Writes the same request as `asked`, with a timeout for the gate.
+    /// Writes the same request as `asked`, with a timeout for the gate. The image ships the program;
+    /// a program of the node's own `bin` folder comes first.
     fn asked_for(&self, timeout_s: u32, argv: &[&str], limit: u32, more: &str) {
+        let own = self.path().join("bin").join(argv[0]);
+        let program = match own.exists() {
+            true => own.to_string_lossy().into_owned(),
+            false => argv[0].to_owned(),
+        };
+        let tool = programs::ship(self.path(), &program);
+        let argv = [&[tool.as_str()][..], &argv[1..]].concat();
         let text = format!(
             "name = \"smoke\"\nversion = \"1\"\n[[gates]]\nid = \"memory\"\ntitle = \"t\"\nstage = \"inventory\"\nparser = \"stressapptest\"\n\
              timeout_s = {timeout_s}\nfinding = \"Replace the module.\"\nargv = {argv:?}\n\
@@ -70,8 +80,9 @@ impl Node {
             profile,
             only: vec![],
             stack: None,
-            variables: [].into(),
+            variables: [("former_gates".into(), String::new())].into(),
             in_use: true,
+            protected: false,
             waived: vec![],
             waived_until: [].into(),
             health: None,

@@ -27,6 +27,7 @@ pub mod events; // The append-only history
 pub mod facts; // Facts observed by inspection
 pub mod filter; // The filter grammar of lists
 pub mod firmware; // Firmware and BIOS reported by BMCs
+pub mod former_suites; // Suites stored before the rule of programs
 pub mod gates; // Runs of suites
 pub mod idempotency; // Stored answers by idempotency key
 pub mod jobs; // Units of work leased to agents

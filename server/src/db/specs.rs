@@ -31,6 +31,7 @@ pub struct OrderNode {
     pub name: String,
     pub labels: Value,
     pub state: State,
+    pub protected: bool,
     pub epoch: i64,
     /// The assignment epoch under which the installed OS was written.
     pub os_epoch: i64,
@@ -120,7 +121,7 @@ pub async fn find_node_by(
     basis: Basis,
 ) -> Result<OrderNode, Error> {
     let row = sqlx::query!(
-        r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.state, n.epoch, COALESCE(n.os_epoch, n.epoch) AS "os_epoch!", n.serial, n.smbios_uuid::text AS smbios_uuid, n.power, n.power_person,
+        r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.state, n.protected, n.epoch, COALESCE(n.os_epoch, n.epoch) AS "os_epoch!", n.serial, n.smbios_uuid::text AS smbios_uuid, n.power, n.power_person,
                   n.bmc_address AS "bmc_address: IpNet", n.bmc_port, n.bmc_credential_id AS "bmc_credential: ObjectId", n.bmc_certificate,
                   n.bmc_system, n.bmc_firmware, n.live_host_key, n.os_host_key, n.root_disk_serial, rack.name AS "rack?", site.spec AS "site: Json<Value>",
                   profile.spec AS "profile?: Json<HardwareProfile>", COALESCE(c.marker, c.id, adoption.claim_id) AS "claim?: ClaimId",
@@ -157,6 +158,7 @@ pub async fn find_node_by(
         name: row.name,
         labels: row.labels.0,
         state: row.state,
+        protected: row.protected,
         epoch: row.epoch,
         os_epoch: row.os_epoch,
         serial: row.serial,

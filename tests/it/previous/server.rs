@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The refusal of a server that finds an applied migration unknown to the server.
 const NEWER: &str = "was previously applied but is missing in the resolved migrations";
 /// Rows for tables left empty by the simulated fleet.
-const ROWS: [&str; 14] = [
+const ROWS: [&str; 15] = [
     "INSERT INTO sessions SELECT '\\x01', id, now(), now() + interval '1 day' FROM users LIMIT 1",
     "INSERT INTO cautions VALUES (gen_random_uuid(), 'an agent remembers more', now(), now(), 'ada', 'seen')",
     "INSERT INTO caution_witnesses SELECT c.id, gen_random_uuid(), s.id, NULL, NULL, true, now(), gen_random_uuid()
@@ -46,6 +46,7 @@ const ROWS: [&str; 14] = [
     "INSERT INTO remains VALUES (gen_random_uuid(), gen_random_uuid(), 'n9', now(), false, NULL, 3, false, NULL)",
     "INSERT INTO remains_identifiers SELECT id, 'serial', 'SN-0009' FROM remains",
     "INSERT INTO remains_heirs SELECT r.id, n.id, now() FROM remains r, nodes n WHERE n.name = 'n3'",
+    "INSERT INTO former_suites SELECT id, spec FROM objects WHERE kind = 'suite' LIMIT 1",
 ];
 
 /// A replica of the previous version.

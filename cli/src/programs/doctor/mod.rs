@@ -18,6 +18,7 @@ mod room; // Free space on the disks
 mod schema; // Outstanding migrations
 mod server; // The server answers and accepts the token
 mod sockets; // Owners of ports
+mod suites; // Suites from before the rule of programs
 mod tools; // Programs started by the agent
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -169,7 +170,7 @@ type Check = (
 );
 
 /// All checks: name, role, function.
-const CHECKS: [Check; 17] = [
+const CHECKS: [Check; 18] = [
     ("ports", None, |host| Box::pin(async { ports::check(host) })),
     ("database", Some(Part::Server), |host| {
         Box::pin(database::check(host))
@@ -208,6 +209,9 @@ const CHECKS: [Check; 17] = [
     }),
     ("bmcs", Some(Part::Agent), |host| {
         Box::pin(bmcs::check(host))
+    }),
+    ("suites", Some(Part::Server), |host| {
+        Box::pin(suites::check(host))
     }),
 ];
 

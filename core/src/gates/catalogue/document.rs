@@ -5,6 +5,91 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{Metric, Parser};
+use crate::gates::programs::{ENVIRONMENT, Form, LAUNCHERS, PROGRAMS_FOLDER, Program, Takes};
+
+fn quote(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
+}
+
+/// The words, options and operands of a form.
+fn describe(form: &Form) -> String {
+    let words = form.words.join(" ");
+    let words: Vec<&str> = Some(words.as_str())
+        .filter(|words| !words.is_empty())
+        .into_iter()
+        .collect();
+    let mut parts = vec![quote(&words), quote(form.flags)];
+    for (names, value) in [
+        (form.values, "WORD"),
+        (form.files, "${scratch}/NAME"),
+        (form.data, "${scratch}/NAME"),
+        (form.reads, "PATH"),
+        (form.parameters, "TEST.NAME=VALUE"),
+    ] {
+        let given: Vec<String> = names.iter().map(|name| format!("{name} {value}")).collect();
+        parts.push(quote(&given.iter().map(String::as_str).collect::<Vec<_>>()));
+    }
+    for choice in form.choices {
+        let values = choice.values.join(" or ");
+        parts.push(format!("`{}` with {values}", choice.option));
+    }
+    parts.push(match form.operands {
+        Takes::Nothing => String::new(),
+        Takes::Word => "`WORD`".into(),
+        Takes::Parameters => "`TEST.NAME=VALUE`".into(),
+        Takes::Scratch | Takes::Data => "`${scratch}/NAME`".into(),
+        Takes::Path => "`PATH`".into(),
+        Takes::Device => "`${each}` or a device below `/dev`".into(),
+        Takes::OneOf(words) => words.join(" or "),
+    });
+    parts.retain(|part| !part.is_empty());
+    match parts.is_empty() {
+        true => "no arguments".into(),
+        false => parts.join(", "),
+    }
+}
+
+/// The table of the programs, with the allowed arguments and the effects.
+fn write_programs(text: &mut String) {
+    let _ = write!(
+        text,
+        "\n## Programs\n\n\
+         A gate starts a program of its parser by the bare name, with the arguments of this table and no others, or a program of the image:\n\
+         `{PROGRAMS_FOLDER}/NAME` with any arguments. `WORD` is a number, a name or a list without `/`; an option and its value are two arguments, or one\n\
+         argument with `=` for an option with two dashes. `fio` also writes to `${{each}}/.muster-NAME` on a mount. The gate must name the effects.\n\n\
+         | program | arguments | effects |\n|---|---|---|\n"
+    );
+    // Programs with the same rule, such as those of nccl-tests, share a row.
+    let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
+    for program in Program::all() {
+        for form in program.forms {
+            let effects: Vec<&str> = form.effects.iter().map(|effect| effect.as_str()).collect();
+            let rule = format!("{} | {}", describe(form), quote(&effects));
+            match rows.iter_mut().find(|(known, _)| *known == rule) {
+                Some((_, names)) => names.push(program.name),
+                None => rows.push((rule, vec![program.name])),
+            }
+        }
+    }
+    for (rule, names) in rows {
+        let _ = writeln!(text, "| {} | {rule} |", quote(&names));
+    }
+    for launcher in LAUNCHERS {
+        let options = [launcher.flags, launcher.values].concat();
+        let _ = writeln!(
+            text,
+            "\n`{}` may start a program of nccl-tests. Before the program stand only {}.",
+            launcher.name,
+            quote(&options)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\n`env` of a gate may name only {}.",
+        quote(ENVIRONMENT)
+    );
+}
 
 fn document() -> String {
     let mut text = String::from(
@@ -44,15 +129,50 @@ fn document() -> String {
         };
         let _ = writeln!(
             text,
-            "\n## {}\n\n{}{mark}\n\n| metric | unit | one for each |\n|---|---|---|",
-            parser.name, parser.reads
+            "\n## {}\n\n{}{mark}\n{}\n| metric | unit | one for each |\n|---|---|---|",
+            parser.name,
+            parser.reads,
+            describe_programs(parser)
         );
         for Metric { name, unit, per } in parser.metrics {
             let per = if per.is_empty() { "node" } else { per };
             let _ = writeln!(text, "| `{name}` | {unit} | {per} |");
         }
     }
+    write_programs(&mut text);
     text
+}
+
+/// The line with the programs of a parser; empty for a measurement by muster-node.
+fn describe_programs(parser: &Parser) -> String {
+    match parser.programs {
+        [] => String::new(),
+        programs => format!("\nPrograms: {}\n", quote(programs)),
+    }
+}
+
+#[test]
+fn every_parser_of_a_tool_names_known_programs() {
+    for parser in Parser::all() {
+        assert_eq!(
+            parser.builtin,
+            parser.programs.is_empty(),
+            "{}",
+            parser.name
+        );
+        for name in parser.programs {
+            assert!(Program::find(name).is_some(), "{}: {name}", parser.name);
+        }
+        for name in parser.launchers {
+            let is_known = LAUNCHERS.iter().any(|launcher| launcher.name == *name);
+            assert!(is_known, "{}: {name}", parser.name);
+        }
+    }
+    // A program without a parser is never started.
+    for program in Program::all() {
+        let is_read = Parser::all().any(|parser| parser.programs.contains(&program.name));
+        assert!(is_read, "{}", program.name);
+    }
 }
 
 #[test]

@@ -67,6 +67,18 @@ const COUNTERS: &[Metric] = &[
 /// a list per port.
 const PKEYS: &[Metric] = &[metric("ib.pkeys", TEXT)];
 
+/// The programs of perftest.
+const PERFTEST_PROGRAMS: &[&str] = &[
+    "ib_atomic_bw",
+    "ib_atomic_lat",
+    "ib_read_bw",
+    "ib_read_lat",
+    "ib_send_bw",
+    "ib_send_lat",
+    "ib_write_bw",
+    "ib_write_lat",
+];
+
 pub(super) const PARSERS: &[Parser] = &[
     builtin(
         "ib-counters",
@@ -78,13 +90,15 @@ pub(super) const PARSERS: &[Parser] = &[
         "perftest",
         "`ib_write_bw --report_gbits`, `ib_write_lat` and the other perftest tools, as printed",
         PERFTEST,
-    ),
+    )
+    .run_by(PERFTEST_PROGRAMS),
     tool(
         "perftest-json",
         "the same tools, the file written by `--out_json --out_json_file=…`",
         PERFTEST,
     )
+    .run_by(PERFTEST_PROGRAMS)
     .experimental(),
-    tool("ibstat", "`ibstat`", IBSTAT),
-    tool("perfquery", "`perfquery` and `perfquery -x`", PERFQUERY),
+    tool("ibstat", "`ibstat`", IBSTAT).run_by(&["ibstat"]),
+    tool("perfquery", "`perfquery` and `perfquery -x`", PERFQUERY).run_by(&["perfquery"]),
 ];

@@ -218,42 +218,67 @@ const AMD: &[Metric] = &[
     each(GPU, "gpu.power_limit", "W"),
 ];
 
+/// The programs of nccl-tests. rccl-tests has the same names.
+const NCCL_PROGRAMS: &[&str] = &[
+    "all_gather_perf",
+    "all_reduce_perf",
+    "alltoall_perf",
+    "broadcast_perf",
+    "gather_perf",
+    "hypercube_perf",
+    "reduce_perf",
+    "reduce_scatter_perf",
+    "scatter_perf",
+    "sendrecv_perf",
+];
+
 pub(super) const PARSERS: &[Parser] = &[
     tool(
         "nvidia-smi-xml",
         "`nvidia-smi -q -x`, nvsmi_device_v12 and v13",
         NVIDIA_SMI,
-    ),
+    )
+    .run_by(&["nvidia-smi"]),
     tool(
         "nvidia-smi-csv",
         "`nvidia-smi --query-gpu=… --format=csv`, with header and units",
         NVIDIA_SMI,
-    ),
-    tool("nvidia-smi-text", "`nvidia-smi -q`", NVIDIA_SMI),
-    tool("nvidia-smi-nvlink", "`nvidia-smi nvlink -s`", NVLINK),
-    tool("nvidia-smi-topo", "`nvidia-smi topo -m`", TOPOLOGY),
-    tool("dcgm-diag", "`dcgmi diag -r LEVEL -j`, DCGM 4", DCGM),
-    tool("dcgm-diag-v3", "`dcgmi diag -r LEVEL -j`, DCGM 3", DCGM).experimental(),
-    tool("nvbandwidth", "`nvbandwidth -j`", NVBANDWIDTH),
+    )
+    .run_by(&["nvidia-smi"]),
+    tool("nvidia-smi-text", "`nvidia-smi -q`", NVIDIA_SMI).run_by(&["nvidia-smi"]),
+    tool("nvidia-smi-nvlink", "`nvidia-smi nvlink -s`", NVLINK).run_by(&["nvidia-smi"]),
+    tool("nvidia-smi-topo", "`nvidia-smi topo -m`", TOPOLOGY).run_by(&["nvidia-smi"]),
+    tool("dcgm-diag", "`dcgmi diag -r LEVEL -j`, DCGM 4", DCGM).run_by(&["dcgmi"]),
+    tool("dcgm-diag-v3", "`dcgmi diag -r LEVEL -j`, DCGM 3", DCGM)
+        .run_by(&["dcgmi"])
+        .experimental(),
+    tool("nvbandwidth", "`nvbandwidth -j`", NVBANDWIDTH).run_by(&["nvbandwidth"]),
     tool(
         "nccl-tests",
         "`all_reduce_perf` and the other nccl-tests, as printed",
         NCCL,
-    ),
+    )
+    .run_by(NCCL_PROGRAMS)
+    .launched_by(&["mpirun"]),
     tool(
         "nccl-tests-json",
         "the same tools, the file written by `-J`",
         NCCL,
     )
+    .run_by(NCCL_PROGRAMS)
+    .launched_by(&["mpirun"])
     .experimental(),
-    tool("gpu-burn", "`gpu_burn SECONDS`", GPU_BURN),
-    tool("gpu-fryer", "`gpu-fryer SECONDS`", GPU_FRYER),
+    tool("gpu-burn", "`gpu_burn SECONDS`", GPU_BURN).run_by(&["gpu_burn"]),
+    tool("gpu-fryer", "`gpu-fryer SECONDS`", GPU_FRYER).run_by(&["gpu-fryer"]),
     tool(
         "dcgmproftester",
         "`dcgmproftester12 --no-dcgm-validation -t 1004 -d SECONDS`",
         PROFTESTER,
     )
+    .run_by(&["dcgmproftester11", "dcgmproftester12", "dcgmproftester13"])
     .experimental(),
-    tool("rocm-smi", "`rocm-smi -a --showmeminfo vram --json`", AMD),
-    tool("amd-smi", "`amd-smi metric --json`", AMD).experimental(),
+    tool("rocm-smi", "`rocm-smi -a --showmeminfo vram --json`", AMD).run_by(&["rocm-smi"]),
+    tool("amd-smi", "`amd-smi metric --json`", AMD)
+        .run_by(&["amd-smi"])
+        .experimental(),
 ];

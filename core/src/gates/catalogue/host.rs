@@ -237,32 +237,36 @@ pub(super) const PARSERS: &[Parser] = &[
         "/dev/kmsg, since the last run of this suite",
         KERNEL_LOG_NEW,
     ),
-    tool("df", "`df -P -k` and `df -P -i`", DF),
-    tool("mdstat", "/proc/mdstat", RAID),
-    tool("mdadm-detail", "`mdadm --detail ARRAY…`", RAID),
-    tool("fio", "`fio --output-format=json`, fio 3", FIO),
-    tool("stressapptest", "stressapptest 1.0", STRESSAPPTEST),
+    tool("df", "`df -P -k` and `df -P -i`", DF).run_by(&["df"]),
+    tool("mdstat", "/proc/mdstat", RAID).run_by(&["cat"]),
+    tool("mdadm-detail", "`mdadm --detail ARRAY…`", RAID).run_by(&["mdadm"]),
+    tool("fio", "`fio --output-format=json`, fio 3", FIO).run_by(&["fio"]),
+    tool("stressapptest", "stressapptest 1.0", STRESSAPPTEST).run_by(&["stressapptest"]),
     tool(
         "stress-ng",
         "`stress-ng --verify --metrics -Y FILE`, 0.15 and newer",
         STRESS_NG,
-    ),
-    tool("iperf3", "`iperf3 --json`, TCP", IPERF3),
+    )
+    .run_by(&["stress-ng"]),
+    tool("iperf3", "`iperf3 --json`, TCP", IPERF3).run_by(&["iperf3"]),
     tool(
         "smartctl",
         "`smartctl --json -a`, smartctl 7: NVMe and ATA",
         SMARTCTL,
-    ),
+    )
+    .run_by(&["smartctl"]),
     tool(
         "nvme-smart-log",
         "`nvme smart-log --output-format=json`, nvme-cli 2",
         SMART_LOG,
-    ),
-    tool("ipmitool-sdr", "`ipmitool sdr elist`, ipmitool 1.8", SDR),
-    tool("lshw", "`lshw -json`, lshw 02.19", LSHW),
+    )
+    .run_by(&["nvme"]),
+    tool("ipmitool-sdr", "`ipmitool sdr elist`, ipmitool 1.8", SDR).run_by(&["ipmitool"]),
+    tool("lshw", "`lshw -json`, lshw 02.19", LSHW).run_by(&["lshw"]),
     tool(
         "kernel-log",
         "`dmesg`, with any of its time formats, and `journalctl -k`",
         KERNEL_LOG_WHOLE,
-    ),
+    )
+    .run_by(&["dmesg", "journalctl"]),
 ];

@@ -17,6 +17,11 @@ pub struct Parser {
     pub experimental: bool,
     /// The input: the command, and the known versions.
     pub reads: &'static str,
+    /// The programs that a gate with the parser may start, by the bare name. Empty for measurements
+    /// by muster-node.
+    pub programs: &'static [&'static str],
+    /// The programs that may start one of `programs`.
+    pub launchers: &'static [&'static str],
     pub metrics: &'static [Metric],
 }
 
@@ -58,6 +63,16 @@ impl Parser {
         self
     }
 
+    const fn run_by(mut self, programs: &'static [&'static str]) -> Self {
+        self.programs = programs;
+        self
+    }
+
+    const fn launched_by(mut self, launchers: &'static [&'static str]) -> Self {
+        self.launchers = launchers;
+        self
+    }
+
     /// Returns the unit of a metric of the parser.
     pub fn unit(&self, metric: &str) -> Option<&'static str> {
         self.metrics
@@ -77,6 +92,8 @@ const fn tool(name: &'static str, reads: &'static str, metrics: &'static [Metric
         builtin: false,
         experimental: false,
         reads,
+        programs: &[],
+        launchers: &[],
         metrics,
     }
 }
@@ -88,6 +105,8 @@ const fn builtin(name: &'static str, reads: &'static str, metrics: &'static [Met
         builtin: true,
         experimental: false,
         reads,
+        programs: &[],
+        launchers: &[],
         metrics,
     }
 }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 mod judging; // Effect of verdicts on admission
 mod pairs; // Pair gates whose ends could miss each other
 mod profiles; // Rejected thresholds
+mod programs; // Programs that a gate may start
 mod shipped; // Suites and profiles shipped with Muster
 mod tools; // Packages providing the tools of gates
 
@@ -44,7 +45,7 @@ fn criterion(metric: &str, op: Op, limit: Limit, unit: &str) -> Criterion {
 
 fn gate(criteria: Vec<Criterion>) -> Gate {
     let toml = "id = \"disk.fio\"\ntitle = \"Disk\"\nstage = \"node\"\nargv = [\"fio\"]\ntimeout_s = 60\nparser = \"fio\"\ncriteria = []\n\
-                finding = \"slow disk\"\n";
+                finding = \"slow disk\"\nneeds = [\"drained\"]\neffects = [\"writes_disk\"]\n";
     Gate {
         criteria,
         ..toml::from_str(toml).expect("a gate")
@@ -313,7 +314,7 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
         }),
         ("unknown parser", |gate| gate.parser = "guess".into()),
         ("needs an argv", |gate| gate.argv.clear()),
-        ("start a shell", |gate| {
+        ("is no program of parser fio", |gate| {
             gate.argv = vec!["/bin/sh".into(), "-c".into()]
         }),
         ("unknown variable", |gate| gate.argv.push("${user}".into())),
@@ -334,9 +335,7 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
         ("arch is amd64 or arm64", |gate| {
             gate.arch = vec!["vax".into()]
         }),
-        ("needs a drained node", |gate| {
-            gate.effects = vec![SideEffect::WritesDisk]
-        }),
+        ("needs a drained node", |gate| gate.needs.clear()),
         ("needs gpus_idle", |gate| {
             (gate.effects, gate.needs) = (vec![SideEffect::GpuLoad], vec![Need::Drained]);
         }),

@@ -42,7 +42,7 @@ fn the_linter_refuses_two_ends_that_could_miss_each_other() {
     let breaks: [Break; 18] = [
         ("belongs to stage pair", |gate| gate.stage = Stage::Node),
         ("peer has no argv", |gate| peer(gate).argv.clear()),
-        ("peer must not start a shell", |gate| {
+        ("peer: \"/bin/bash\" is no program of parser", |gate| {
             peer(gate).argv.insert(0, "/bin/bash".into())
         }),
         ("peer names an unknown variable", |gate| {

@@ -37,13 +37,18 @@ fn members_that_came_later() {
         "only": [], "stack": null, "variables": {},
         "waived": ["disk.smart"], "waived_until": { "disk.smart": "2026-11-30T08:00:00Z" },
     });
-    golden(
-        "job-gates-waived",
-        &job(JobSpec::Gates {
+    let of_gates = |plan: serde_json::Value| {
+        job(JobSpec::Gates {
             login: login(),
             plan: serde_json::from_value(plan).unwrap(),
-        }),
-    );
+        })
+    };
+    golden("job-gates-waived", &of_gates(plan.clone()));
+    let mut protected = plan;
+    protected["in_use"] = json!(true);
+    protected["protected"] = json!(true);
+    protected["variables"] = json!({ "former_gates": "site.fans" });
+    golden("job-gates-protected", &of_gates(protected));
     let power = Power::Manual {
         person: "the lab".into(),
     };

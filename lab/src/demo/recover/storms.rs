@@ -2,11 +2,24 @@
 //! muster-node stop both tools, and the machine continues without a boot.
 
 use anyhow::{Context, ensure};
+use muster_core::gates::PROGRAMS_FOLDER;
 use serde_json::Value;
 
 use super::cast::Cast;
 
 const SUITE: &str = include_str!("storms.toml");
+/// The tools: forks without end, each child in a session of its own; and memory without end.
+const TOOLS: [(&str, &str); 2] = [
+    (
+        "muster-storm-processes",
+        "#!/usr/bin/perl\nuse POSIX;\nfor (1..20000) { my $child = fork; next unless defined $child; \
+         if (!$child) { POSIX::setsid(); sleep 600; exit } }\nsleep 600;\n",
+    ),
+    (
+        "muster-storm-memory",
+        "#!/usr/bin/perl\nmy @held;\npush @held, 'x' x (8 << 20) while 1;\n",
+    ),
+];
 /// Runs a gate by hand, as root.
 const RUN: &str = "/usr/local/sbin/muster-node gate --suite /root/storms.toml --profile virtual-node --json --only";
 /// Starts a command in a scope with a limit of processes. The machine's shell reads the quotes.
@@ -47,8 +60,19 @@ const STORMS: [Storm; 2] = [
 pub(super) async fn tell(cast: &mut Cast<'_>, node: &str) -> anyhow::Result<()> {
     let file = cast.dir.join("storms.toml");
     std::fs::write(&file, SUITE)?;
+    for (name, text) in TOOLS {
+        std::fs::write(cast.dir.join(name), text)?;
+    }
     let veteran = cast.veteran(node)?;
     veteran.give(&file, "/root/storms.toml").await?;
+    let create = format!("install -d -m 755 {PROGRAMS_FOLDER}");
+    veteran.run(&[create.as_str()]).await?;
+    for (name, _) in TOOLS {
+        let path = format!("{PROGRAMS_FOLDER}/{name}");
+        veteran.give(&cast.dir.join(name), &path).await?;
+        let executable = format!("chown root:root {path} && chmod 755 {path}");
+        veteran.run(&[executable.as_str()]).await?;
+    }
     let boot = veteran.boot_id().await?;
     for Storm { gate, starter, end } in STORMS {
         // The exit status of a gate without an answer is no failure here.
@@ -63,6 +87,10 @@ pub(super) async fn tell(cast: &mut Cast<'_>, node: &str) -> anyhow::Result<()> 
             result["gate"] == gate && result["verdict"] == "error" && reason.ends_with(end),
             "{gate} was not stopped at a limit: {result}"
         );
+    }
+    for (name, _) in TOOLS {
+        let remove = format!("rm {PROGRAMS_FOLDER}/{name}");
+        veteran.run(&[remove.as_str()]).await?;
     }
     for count in [LEFT, CGROUPS] {
         let left = veteran.run(&[count]).await?;

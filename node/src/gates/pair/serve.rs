@@ -17,6 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::{MARGIN, only_gate, port, say};
 use crate::failure::{fatal, retryable};
+use crate::gates::program::find_program;
 use crate::gates::{Bench, Shared, argv, needs};
 use crate::job::JobContext;
 use crate::machine::Machine;
@@ -83,7 +84,20 @@ fn serve(
     let mut words = plan.variables.clone();
     words.insert("pair_port".into(), port.to_string());
     let deadline = Instant::now() + Duration::from_secs(peer.ready_s + gate.timeout_s) + MARGIN;
-    let mut tool = start(peer, &words, guard)?;
+    let argv = expand_argv(peer, &words)?;
+    let name = argv.first().map(String::as_str).unwrap_or_default();
+    let program = find_program(name, gate, plan, &Machine::host())?;
+    let arguments = argv.iter().skip(1).map(String::as_str);
+    let argv: Vec<&str> = std::iter::once(program.file.as_str())
+        .chain(arguments)
+        .collect();
+    let mut tool = Running::start(&Call {
+        argv: &argv,
+        path: program.path.as_deref(),
+        kills_leftovers: true,
+        guard: Some(guard),
+        ..Call::default()
+    })?;
     if !listening(&mut tool, peer, port, stop)? {
         return Ok(());
     }
@@ -128,21 +142,14 @@ fn refuse(gate: &Gate, plan: &GatePlan) -> Result<(), Failure> {
     }
 }
 
-fn start(peer: &Peer, words: &BTreeMap<String, String>, guard: &Guard) -> Result<Running, Failure> {
+/// The listener's arguments with every `${word}` replaced.
+fn expand_argv(peer: &Peer, words: &BTreeMap<String, String>) -> Result<Vec<String>, Failure> {
     let argv = peer
         .argv
         .iter()
         .map(|argument| argv::expand_argument(argument, words));
-    let argv = argv
-        .collect::<Result<Vec<String>, String>>()
-        .map_err(|why| fatal(FailureCode::NoVariable, why))?;
-    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    Ok(Running::start(&Call {
-        argv: &argv,
-        kills_leftovers: true,
-        guard: Some(guard),
-        ..Call::default()
-    })?)
+    argv.collect::<Result<Vec<String>, String>>()
+        .map_err(|why| fatal(FailureCode::NoVariable, why))
 }
 
 /// Waits until the tool listens; `false` for an earlier stop.

@@ -1,10 +1,11 @@
 //! A plan, facts and a machine to run gates on.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use muster_core::facts::{Disk, DiskTransport, Facts};
-use muster_core::gates::{Gate, GateResult, Suite};
+use muster_core::gates::{Gate, GateResult, PROGRAMS_FOLDER, Suite, lint_program};
 use muster_core::profiles::HardwareProfile;
 use muster_core::wire::node::{Failure, GatePlan};
 
@@ -39,8 +40,9 @@ pub(crate) fn plan_of(suite: Suite) -> GatePlan {
         profile: profile(),
         only: vec![],
         stack: None,
-        variables: [].into(),
+        variables: [("former_gates".into(), String::new())].into(),
         in_use: false,
+        protected: false,
         waived: vec![],
         waived_until: [].into(),
         health: None,
@@ -88,16 +90,52 @@ impl TestBench {
         }
     }
 
+    /// Runs a plan. Programs of the test are among the programs that the image ships.
     pub(crate) fn run(&self, plan: &GatePlan) -> Result<Vec<GateResult>, Failure> {
+        let mut plan = plan.clone();
+        let former = plan.clone();
+        let gates = plan.suite.gates.iter_mut();
+        for gate in gates.filter(|gate| !former.is_former(&gate.id)) {
+            if !lint_program(gate).is_empty() {
+                gate.argv[0] = ship(&self.machine, &gate.argv[0]);
+            }
+        }
         run_on(&Bench {
             machine: self.machine.clone(),
-            plan,
+            plan: &plan,
             facts: &self.facts,
             cx: &JobContext::foreground(self.within),
             guard: self.guard.as_ref(),
             shared: &self.shared,
         })
     }
+}
+
+/// Puts a script into the machine's folder of programs; the script becomes the program. Returns the
+/// path for a gate. Of a missing program no script is written.
+fn ship(machine: &Machine, program: &str) -> String {
+    let name = program.rsplit('/').next().expect("a name");
+    let folder = machine.path(PROGRAMS_FOLDER);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let set_mode = |path: &Path| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    };
+    // `usr/libexec` and the two folders below.
+    folder.ancestors().take(3).for_each(set_mode);
+    let path = std::env::var_os("PATH").expect("a path");
+    let is_installed = match program.contains('/') {
+        true => Path::new(program).exists(),
+        false => std::env::split_paths(&path).any(|folder| folder.join(program).exists()),
+    };
+    let file = folder.join(name);
+    let script = format!("#!/bin/sh\nexec '{program}' \"$@\"\n");
+    // An equal script may run in another thread.
+    let is_there = std::fs::read_to_string(&file).is_ok_and(|text| text == script);
+    if is_installed && !is_there {
+        std::fs::write(&file, script).expect("a script");
+        set_mode(&file);
+    }
+    format!("{PROGRAMS_FOLDER}/{name}")
 }
 
 /// Runs a plan on a machine below a temporary folder.

@@ -13,6 +13,7 @@ use muster_core::stacks::ConvergePlan;
 use muster_core::wire::node::FailureCode;
 
 use super::bench::{gate, nvme, plan, profile, run, run_in, shipped};
+use crate::gates::chosen;
 
 const SAT: &str = include_str!("../../../fixtures/stressapptest-1.0.6.txt");
 
@@ -268,7 +269,7 @@ fn a_gate_for_each_disk_asks_every_disk() {
     assert_eq!(kept.argv[2], "/dev/nvme0n1");
     assert!(
         kept.stdout
-            .starts_with("== S1: printf %.0s%s /dev/nvme0n1 "),
+            .starts_with("== S1: /usr/libexec/muster/gates/printf %.0s%s /dev/nvme0n1 "),
         "{}",
         kept.stdout
     );
@@ -576,4 +577,30 @@ fn a_suite_that_the_linter_refuses_is_not_run() {
         FailureCode::BadSuite
     );
     assert_eq!(profile().model, "virtual-node");
+}
+
+/// As root, each of these programs could erase a disk or read a secret.
+#[test]
+fn a_program_of_no_parser_is_refused_but_for_a_gate_from_before_the_rule() {
+    for argv in [
+        &["setsid", "sh", "-c", "id"][..],
+        &["blkdiscard", "-f", "/dev/nvme0n1"],
+        &["cat", "/etc/shadow"],
+        &["/usr/bin/stressapptest"],
+    ] {
+        let mut gate = recorded("a", "node", SAT);
+        gate.argv = argv.iter().map(ToString::to_string).collect();
+        let mut plan = plan(vec![gate]);
+        let refused = chosen(&plan).expect_err("refused");
+        assert_eq!(refused.code, FailureCode::BadSuite, "{argv:?}");
+        assert!(refused.message.contains(argv[0]), "{}", refused.message);
+        plan.set_former_gates(&["a"]);
+        assert_eq!(chosen(&plan).expect("accepted before").len(), 1);
+        // A server without the rule has accepted the suite.
+        plan.variables.clear();
+        assert_eq!(chosen(&plan).expect("an earlier server").len(), 1);
+    }
+    let mut allowed = recorded("a", "node", SAT);
+    allowed.argv = vec!["/usr/libexec/muster/gates/site-check".into()];
+    assert_eq!(chosen(&plan(vec![allowed])).expect("allowed").len(), 1);
 }

@@ -1,6 +1,9 @@
 //! The gates of a suite, and the sweep of a pool.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, bail};
+use muster_core::gates::{Gate, lint_program};
 use muster_core::wire::job::JobSpec;
 use muster_core::wire::node::GatePlan;
 use sqlx::PgConnection;
@@ -16,9 +19,10 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
     let login = logins::live(conn, s)
         .await?
         .map_or_else(|| logins::installed(s), Ok)?;
+    let plan = plan(conn, s).await?;
     Ok(JobSpec::Gates {
         login,
-        plan: plan(conn, s).await?,
+        plan: mark_former(conn, plan).await?,
     })
 }
 
@@ -26,13 +30,15 @@ pub(super) async fn order_sweep(
     conn: &mut PgConnection,
     s: &Sources<'_>,
 ) -> anyhow::Result<JobSpec> {
+    let plan = plan_sweep(conn, s).await?;
     Ok(JobSpec::Gates {
         login: logins::installed(s)?,
-        plan: plan_sweep(conn, s).await?,
+        plan: mark_former(conn, plan).await?,
     })
 }
 
-/// The gates of an operation's suite, or of the pool's.
+/// The gates of an operation's suite, or of the pool's. Before an admission every gate runs, on a
+/// protected node as well: a node without all results never serves.
 pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
     let suite = match db::specs::find_asked_suite(conn, s.row.operation).await? {
         Some(Ok(suite)) => suite,
@@ -68,6 +74,7 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
         ]
         .into(),
         in_use: false,
+        protected: false,
         waived: waived_until.keys().cloned().collect(),
         waived_until,
         health: db::sweeps::find_suite(conn, s.row.node, "smoke").await?,
@@ -77,16 +84,48 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
 }
 
 /// A sweep runs beside the node's jobs and skips gates for drained nodes. A node held by the
-/// scheduler, without a job, runs every gate.
+/// scheduler, without a job, runs every gate. On a protected node no gate with effects runs, even
+/// where the protection came after the hold.
 async fn plan_sweep(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
     let suite = db::sweeps::find_suite(conn, s.row.node, "sweep")
         .await?
         .context("the pool names no sweep")?;
-    let in_use = !db::sweeps::is_alone(conn, s.row.node, s.row.operation).await?;
+    let alone = db::sweeps::is_alone(conn, s.row.node, s.row.operation).await?;
+    let protected = s.node.protected;
     Ok(GatePlan {
         suite,
         only: Vec::new(),
-        in_use,
+        in_use: protected || !alone,
+        protected,
         ..plan(conn, s).await?
     })
+}
+
+/// Names the plan's gates that break the rule of programs and were stored before the rule. The node
+/// refuses other such gates.
+pub(super) async fn mark_former(
+    conn: &mut PgConnection,
+    mut plan: GatePlan,
+) -> anyhow::Result<GatePlan> {
+    let health = plan.health.iter().flat_map(|suite| &suite.gates);
+    let gates = plan.suite.gates.iter().chain(health);
+    let breaking: Vec<&Gate> = gates
+        .filter(|gate| !lint_program(gate).is_empty())
+        .collect();
+    if breaking.is_empty() {
+        plan.set_former_gates(&[]);
+        return Ok(plan);
+    }
+    let stored = db::former_suites::list_gates(conn).await?;
+    // Of two gates with the same id, both must be from before the rule.
+    let is_former = |id: &str| {
+        let mut same = breaking.iter().filter(|gate| gate.id == id);
+        same.all(|gate| stored.contains(gate))
+    };
+    let ids: BTreeSet<&str> = breaking.iter().map(|gate| gate.id.as_str()).collect();
+    let former = ids.into_iter().filter(|id| is_former(id));
+    let former: Vec<String> = former.map(str::to_owned).collect();
+    let former: Vec<&str> = former.iter().map(String::as_str).collect();
+    plan.set_former_gates(&former);
+    Ok(plan)
 }

@@ -42,6 +42,7 @@ async fn build_end(
         suite: trial.suite.0.clone(),
         only: Vec::new(),
         health: None,
+        protected: s.node.protected,
         ..gates::plan(conn, s).await?
     };
     // Joins the variables of the request with the address of the other end. The server's own
@@ -59,6 +60,6 @@ async fn build_end(
         node: s.row.node,
         name: s.node.name.clone(),
         login: logins::installed(s)?,
-        plan,
+        plan: gates::mark_former(conn, plan).await?,
     })
 }

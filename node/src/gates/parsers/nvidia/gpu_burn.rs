@@ -11,6 +11,7 @@ use muster_core::wire::node::Failure;
 
 use crate::gates::argv::{collect_words, expand_argument};
 use crate::gates::parsers::{Answer, Bench, Reading, scan};
+use crate::gates::program::{Program, find_program};
 use crate::tool::{self, Call, ToolError};
 
 const GPUS_MAX: usize = 256;
@@ -45,19 +46,24 @@ pub(in crate::gates::parsers) fn absent(gate: &Gate, bench: &Bench<'_>) -> Optio
     }
     let program = gate.argv.first()?;
     match expand_argument(program, &collect_words(bench.plan, None, None)) {
-        Ok(program) => unlisted(&program, gate, bench),
+        // The start of the tool reports a program that is missing or refused.
+        Ok(name) => {
+            let program = find_program(&name, gate, bench.plan, &bench.machine).ok()?;
+            unlisted(&program, gate, bench)
+        }
         Err(why) => Some(why),
     }
 }
 
 /// Returns the failure of `gpu_burn -l`. The option lists CUDA's GPUs, and starts no process. A
 /// version without the option starts a burn.
-fn unlisted(program: &str, gate: &Gate, bench: &Bench<'_>) -> Option<String> {
+fn unlisted(program: &Program, gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     let env = gate.env.iter();
     let env: Vec<(&str, &str)> = env.map(|(name, value)| (&**name, &**value)).collect();
     let call = Call {
-        argv: &[program, "-l"],
+        argv: &[program.file.as_str(), "-l"],
         env: &env,
+        path: program.path.as_deref(),
         timeout: Some(LIST_TIMEOUT),
         kills_leftovers: true,
         guard: bench.guard,
