@@ -127,9 +127,8 @@ pins: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-pins --port 0 --only-pins --once
 
 # The GPU stack of Debian 13 on a machine without a GPU: installed, gated, admitted to a Slurm of Debian 13, moved to the other branch of the driver and
-# back under a kill and a power cut; a kernel without its modules is refused; changes by hand are found. Not run yet: an estimated two to three hours on
-# emulated processors. The first run also builds the modules of both branches (6 to 12 minutes each) and unpacks Debian 13's Slurm. Needs sources of apt,
-# or MIRROR=.
+# back under a kill and a power cut; a kernel without its modules is refused; changes by hand are found. About an hour and a half on emulated processors.
+# The first run also builds the modules of both branches (6 to 12 minutes each) and unpacks Debian 13's Slurm. Needs sources of apt, or MIRROR=.
 CUDA := $(CACHE)/stack/cuda
 cuda: build
 	mkdir -p $(CUDA)
