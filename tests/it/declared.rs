@@ -1,4 +1,4 @@
-//! The contract that all declared kinds share, shown on racks and sites, and the rules of each kind.
+//! The shared contract of declared kinds, shown on racks and sites, and the rules of every kind.
 
 use serde_json::{Value, json};
 
@@ -434,7 +434,7 @@ async fn a_pool_is_refused_when_its_parts_do_not_fit() {
     let once = changed.clone();
     changed["spec"]["version"] = json!("2");
     admin.put("/v1/stacks/base", &changed).await.expect(200);
-    // Nor is it another one once a later version was there: the first is what nodes were promised.
+    // A published version keeps the first content, also after a later version.
     let refused = admin.put("/v1/stacks/base", &once).await;
     assert_eq!(refused.problem(), (409, "immutable", ""));
     assert!(
@@ -451,7 +451,8 @@ async fn a_pool_is_refused_when_its_parts_do_not_fit() {
     admin.put("/v1/stacks/base", &changed).await.expect(200);
 }
 
-/// What a suite leaves open, a profile may require: no parser is trusted with it by that, and no threshold comes of it.
+/// A profile may require an open gate of a suite. The profile adds no trust in the parser, and no
+/// threshold.
 #[tokio::test]
 async fn a_suite_and_a_profile_of_one_pool_must_fit() {
     let server = Server::start().await;
@@ -483,7 +484,7 @@ async fn a_suite_and_a_profile_of_one_pool_must_fit() {
         refused.text
     );
 
-    // Nor by a change of either, once a pool names both.
+    // An unfit change of the suite or profile of a pool is refused alike.
     let mild = fleet::profile();
     admin
         .put("/v1/hardware_profiles/strict", &mild)
@@ -511,7 +512,8 @@ async fn a_suite_and_a_profile_of_one_pool_must_fit() {
     assert_eq!(refused.problem(), (422, "unprocessable", "/spec"));
 }
 
-/// A pool from before there was a rule is still written, and so is what it names: only what is made worse is refused.
+/// A pool older than a rule stays writable, like the pool's suite and profile. Only new faults are
+/// refused.
 #[tokio::test]
 async fn what_did_not_fit_before_keeps_nobody_from_changing_something_else() {
     let server = Server::start().await;
@@ -556,7 +558,7 @@ async fn what_did_not_fit_before_keeps_nobody_from_changing_something_else() {
         "{}",
         refused.text
     );
-    // As a version that did not look left it.
+    // The row of an older version, without the check.
     let before = "UPDATE objects SET spec = $1 WHERE kind = 'suite' AND name = 'smoke'";
     sqlx::query(before)
         .bind(&suite["spec"])
@@ -579,7 +581,7 @@ async fn what_did_not_fit_before_keeps_nobody_from_changing_something_else() {
         .expect(200);
     suite["spec"]["version"] = json!("2");
     admin.put("/v1/suites/smoke", &suite).await.expect(200);
-    // And whatever brings another fault is refused, for that one alone.
+    // A write with a new fault is refused, for the new fault alone.
     let refused = admin
         .put("/v1/hardware_profiles/virtual", &with(json!({})))
         .await;

@@ -1,4 +1,5 @@
-//! Pools that claim nodes by themselves: as many as they ask for, whoever else claims, and never one less because of a number.
+//! Pools with automatic claims: exactly the requested number, beside other callers. A lower number
+//! releases no claim.
 
 use muster_core::clock::Clock;
 use muster_core::ids::{EventId, ObjectId};
@@ -10,7 +11,7 @@ use crate::simulated::World;
 use crate::support::fleet;
 use crate::support::server::{Caller, Reply, Server};
 
-/// The pool `gpu`, and so many available nodes.
+/// The pool `gpu`, and `count` available nodes.
 async fn with_nodes(count: u8) -> (Server, Caller) {
     let server = Server::start().await;
     let admin = server.admin().await;
@@ -19,7 +20,7 @@ async fn with_nodes(count: u8) -> (Server, Caller) {
     (server, admin)
 }
 
-/// Another process on the same database.
+/// A second server on the same database.
 async fn beside(server: &Server) -> Server {
     Server::on(
         server.app.pool.clone(),
@@ -41,7 +42,7 @@ async fn round(server: &Server) {
     replicas::round(&server.app, FIRST).await.unwrap();
 }
 
-/// What the pool says of its replicas: wanted, claimed, coming, short, surplus.
+/// The counts of the pool's replicas: wanted, claimed, coming, short, surplus.
 async fn standing(admin: &Caller) -> [u64; 5] {
     let pool = admin.get("/v1/pools/gpu").await.expect(200).body;
     ["wanted", "claimed", "coming", "short", "surplus"]
@@ -201,7 +202,7 @@ async fn with_too_few_nodes_it_says_so_once_and_goes_on_when_one_comes() {
         (1, 1)
     );
 
-    // A number that is taken away ends what it lacks as well.
+    // A removed number ends the shortage as well.
     ask(&admin, 5).await.expect(200);
     round(&server).await;
     ask(&admin, Value::Null).await.expect(200);
@@ -242,7 +243,7 @@ async fn nothing_is_released_because_a_number_was_lowered() {
         .map(|claim| claim["status"]["state"].clone())
         .collect();
     assert_eq!(states, vec![json!("bound"); 3]);
-    // A person does, and no other is made in its place.
+    // A person releases a claim, and the pool makes no new claim.
     let name = own(&admin).await[0]["name"].as_str().unwrap().to_owned();
     admin
         .expecting(1)
@@ -252,7 +253,7 @@ async fn nothing_is_released_because_a_number_was_lowered() {
     round(&server).await;
     assert_eq!(standing(&admin).await, [1, 2, 0, 0, 1]);
 
-    // Without a number it makes none, and those that it made count again when there is one.
+    // A pool without a number makes no claim. With a number, the earlier claims count again.
     ask(&admin, Value::Null).await.expect(200);
     round(&server).await;
     assert_eq!(own(&admin).await.len(), 3, "one of them on its way out");
@@ -305,7 +306,7 @@ async fn a_released_replica_is_replaced_and_an_undo_leaves_a_surplus() {
     }
     world.check().await;
 
-    // Released for good, its node is clean before it can be anybody's again.
+    // The node of a final release is wiped before the next claim.
     world
         .admin
         .expecting(1)
@@ -395,7 +396,7 @@ async fn only_what_is_free_fits_and_lies_at_the_clusters_site_is_claimed() {
         ),
         "{told}"
     );
-    // What it has is protected as anybody's is.
+    // A node of the pool is protected like any other node.
     sqlx::query("UPDATE nodes SET protected = true WHERE name = 'n5'")
         .execute(&server.app.pool)
         .await
@@ -415,7 +416,7 @@ async fn only_what_is_free_fits_and_lies_at_the_clusters_site_is_claimed() {
 #[tokio::test]
 async fn a_pool_that_is_removed_meanwhile_leaves_no_claim_behind() {
     let (server, admin) = with_nodes(8).await;
-    // One that lacks nodes goes, and nobody looks for any again.
+    // A removed pool with a shortage looks for no more nodes.
     let mut asking = fleet::pool();
     asking["spec"]["replicas"] = json!(9);
     asking["spec"]["profile"] = json!("other");
@@ -444,7 +445,7 @@ async fn a_pool_that_is_removed_meanwhile_leaves_no_claim_behind() {
         let filled = round(&server);
         let first = admin.expecting(1);
         let removed = first.delete(&path);
-        // Whoever is polled first is ahead.
+        // The future polled first is ahead.
         let removed = match number % 2 {
             0 => tokio::join!(filled, removed).1,
             _ => tokio::join!(removed, filled).0,
@@ -556,11 +557,11 @@ async fn whoever_asks_for_replicas_may_claim_any_node_of_the_site() {
         refused.text
     );
     ask(&of_site, 2).await.expect(200);
-    // Less than there was begins nothing.
+    // A lower number begins no claim.
     ask(&of_pool, 1).await.expect(200);
     assert_eq!(ask(&of_pool, 2).await.status, 403);
     round(&server).await;
-    // The first by name that nobody else is busy with; the other one is left.
+    // The first node by name without a lock is taken, and the other node is left.
     let left = match nodes(&admin).await.as_slice() {
         [taken] if taken == "n1" => "n2",
         [taken] if taken == "n2" => "n1",

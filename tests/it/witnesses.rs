@@ -1,5 +1,5 @@
 //! Witnesses of a caution: agents that show an event missing from the database. A seal proves that
-//! this installation sent the event. One site's witness stops that site alone.
+//! the installation sent the event. A single witness stops only the site of the agent.
 
 use axum::Router;
 use axum::body::Body;
@@ -33,7 +33,7 @@ struct Told {
 }
 
 impl Voice {
-    /// Enrols an agent, and declares its site if the site is new.
+    /// Enrols an agent, and declares a missing site.
     async fn enrol(server: &Server, admin: &Caller, site: &str, name: &str) -> Self {
         let path = format!("/v1/sites/{site}");
         if admin.get(&path).await.status == 404 {
@@ -69,7 +69,7 @@ impl Voice {
         Told { status, code, mark }
     }
 
-    /// Shows a mark that the server accepts, and returns the mark of the answer.
+    /// Shows an accepted mark, and returns the mark of the answer.
     async fn accepted(&self, mark: &Mark) -> Option<Mark> {
         let told = self.hello(Some(mark)).await;
         assert_eq!(told.status, 200, "{told:?}");
@@ -143,8 +143,7 @@ async fn an_event_that_was_never_sent_opens_no_caution_and_refuses_its_agent() {
     let honest = Voice::enrol(&server, &admin, "lab", "honest").await;
     let liar = Voice::enrol(&server, &admin, "elsewhere", "liar").await;
     let forger = Voice::enrol(&server, &admin, "third", "forger").await;
-    // An event that the installation sent and the database lacks: one caution and one event,
-    // however often the agent calls.
+    // A lost event opens a single caution with a single event, however often the agent calls.
     let shown = lost(app);
     let first = honest.accepted(&shown).await;
     for _ in 0..3 {
@@ -159,7 +158,7 @@ async fn an_event_that_was_never_sent_opens_no_caution_and_refuses_its_agent() {
     // The event of the caution is known, so the agent is silent from now on.
     let known = first.unwrap();
     assert_eq!(honest.accepted(&known).await, None);
-    // An invented event of an agent with seals, and an event with the seal of another event.
+    // An invented event of an agent with seals, and an event with a foreign seal.
     assert_eq!(liar.accepted(&known).await, None);
     let forged = Mark {
         seal: shown.seal,
@@ -191,7 +190,7 @@ async fn a_settled_event_opens_no_second_caution() {
     confirm(&admin).await;
     let known = agent.accepted(&shown).await;
     assert!(known.is_some() && caution(&admin).await.is_none());
-    // Another lost event is another loss.
+    // A second lost event is a second loss.
     agent.accepted(&lost(app)).await;
     assert_eq!(caution(&admin).await, only(&["lab"]));
 }
@@ -212,7 +211,7 @@ async fn one_site_stops_itself_and_two_sites_stop_the_fleet() {
     let app = world.server.app.clone();
     let shown = lost(&app);
     other.accepted(&shown).await;
-    // The site of the node is not the witness's site: its permit is good, and its jobs are leased.
+    // The site of the node has no witness: the permit is good, and the jobs are leased.
     assert_eq!(caution(&world.admin).await, only(&["elsewhere"]));
     let granted = redeem(&world, &job).await.unwrap();
     assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
@@ -220,7 +219,7 @@ async fn one_site_stops_itself_and_two_sites_stop_the_fleet() {
     third.accepted(&shown).await;
     assert_eq!(caution(&world.admin).await, only(&["elsewhere", "third"]));
     redeem(&world, &job).await.unwrap();
-    // Another lost event of the node's site.
+    // A second lost event, from the node's site.
     *world.agent.heard.lock().unwrap() = Some(lost(&app));
     let refused = redeem(&world, &job).await;
     assert_eq!(refused, Err(Stop::Refused(503, "caution".into())));
@@ -245,7 +244,7 @@ async fn an_older_agent_counts_for_its_site_until_it_shows_a_seal() {
     // Two words without a seal are no proof for the fleet.
     assert_eq!(caution(&admin).await, only(&["elsewhere", "lab"]));
     confirm(&admin).await;
-    // The agent is updated, and shows the seal of a known event. Its bare word counts no longer.
+    // The updated agent shows the seal of a known event, so a bare word counts no longer.
     assert!(known.seal.is_some());
     older.accepted(&known).await;
     older.refused(Some(&invented())).await;
@@ -265,7 +264,7 @@ async fn a_removed_agent_takes_its_word_back_and_not_its_proof() {
     remove(&admin, "lab", "b").await;
     assert_eq!(caution(&admin).await, None);
     assert_eq!(count(app, "caution.withdrawn").await, 1);
-    // A sealed event proves the loss without its agent.
+    // A sealed event proves the loss without the agent.
     let agent = Voice::enrol(&server, &admin, "lab", "c").await;
     agent.accepted(&lost(app)).await;
     remove(&admin, "lab", "c").await;
@@ -274,7 +273,7 @@ async fn a_removed_agent_takes_its_word_back_and_not_its_proof() {
     assert_eq!(caution(&admin).await, None);
 }
 
-/// A caution of one site stops that site for everybody, so its end needs the verb for the fleet.
+/// A caution of a site stops the site for all callers, so the end needs the verb for the fleet.
 #[tokio::test]
 async fn a_remover_without_the_verb_for_cautions_withdraws_no_word() {
     let server = Server::start().await;
@@ -293,7 +292,7 @@ async fn a_remover_without_the_verb_for_cautions_withdraws_no_word() {
     }
 }
 
-/// The live image refuses an older plan. Its word, passed on by the agent, stops its own site.
+/// The live image refuses an older plan. The refusal, passed on by the agent, stops the site.
 #[tokio::test]
 async fn a_live_image_stops_its_own_site() {
     let mut world = World::start(1).await;
@@ -312,7 +311,7 @@ async fn a_live_image_stops_its_own_site() {
         .await
         .unwrap();
     assert_eq!(caution(&world.admin).await, only(&["lab"]));
-    // A sealed event of another site: the word of a node is no proof for the fleet.
+    // A sealed event of a second site: the word of a node is no proof for the fleet.
     let other = Voice::enrol(&world.server, &world.admin, "elsewhere", "other").await;
     other.accepted(&lost(&world.server.app)).await;
     assert_eq!(caution(&world.admin).await, only(&["elsewhere", "lab"]));

@@ -229,16 +229,10 @@ impl Actor {
         verb: &str,
         object: Named<'_>,
     ) -> Result<(), Error> {
-        let Some(place) = self.find_written(conn, verb, object).await? else {
-            return Ok(());
-        };
-        match self.holding.creates(verb, &place) {
-            true => Ok(()),
-            false => Err(self.lacks(
-                verb,
-                " at the place of the new object, in a scope with its site and without labels",
-            )),
-        }
+        let because =
+            " at the place of the new object, in a scope with its site and without labels";
+        let place = self.find_written(conn, verb, object).await?;
+        self.allow(place, verb, Holding::creates, because)
     }
 
     /// Rejects an actor without the right to the object as changed by this transaction.
@@ -252,13 +246,9 @@ impl Actor {
         verb: &str,
         object: Named<'_>,
     ) -> Result<(), Error> {
-        let Some(place) = self.find_written(conn, verb, object).await? else {
-            return Ok(());
-        };
-        match self.holding.there(verb, &place) {
-            true => Ok(()),
-            false => Err(self.lacks(verb, " at the place of the object after the write as well")),
-        }
+        let because = " at the place of the object after the write as well";
+        let place = self.find_written(conn, verb, object).await?;
+        self.allow(place, verb, Holding::there, because)
     }
 
     /// Returns the place of an object after the write. `None` for an actor with the right over the
@@ -274,6 +264,20 @@ impl Actor {
         }
         let place = db::access::find_place(conn, object.kind, object.key).await?;
         Ok(Some(place.unwrap_or_default()))
+    }
+
+    /// Rejects an actor without the verb at the place, by the given rule. No place needs no rule.
+    fn allow(
+        &self,
+        place: Option<Place>,
+        verb: &str,
+        rule: fn(&Holding, &str, &Place) -> bool,
+        because: &str,
+    ) -> Result<(), Error> {
+        match place {
+            Some(place) if !rule(&self.holding, verb, &place) => Err(self.lacks(verb, because)),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Returns whether a document written with the verb may get a reference to the object. False

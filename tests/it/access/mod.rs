@@ -1,7 +1,7 @@
-//! Who may do what: the matrix of endpoints and roles, tokens, sessions, other sites.
+//! Access rights: the matrix of endpoints and roles, tokens, sessions, other sites.
 
-mod expected; // What every endpoint is open to
-mod matrix; // Every endpoint, every role, one's own and foreign objects
+mod expected; // The callers allowed at every endpoint
+mod matrix; // Every endpoint, every role, own and foreign objects
 mod references; // Both ends of every reference
 mod release_owner; // Rights equal to root on nodes
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::support::fleet;
 use crate::support::server::{Caller, Server};
 
-/// A token of a role that holds in one site only.
+/// A token of a role, valid in a single site.
 async fn only_in(server: &Server, admin: &Caller, role: &str, site: &str) -> Caller {
     let name = format!("{}-{site}", role.replace('_', "-"));
     let body =
@@ -21,7 +21,7 @@ async fn only_in(server: &Server, admin: &Caller, role: &str, site: &str) -> Cal
     server.with(Some(made.body["secret"].as_str().unwrap().to_owned()))
 }
 
-/// A site with everything in it, a claim on its second node, and another site.
+/// A full site with a claim on the second node, and the site `far`.
 async fn two_sites(server: &Server) -> Caller {
     let admin = server.admin().await;
     fleet::declare_pool(&admin).await;
@@ -115,7 +115,7 @@ async fn both_ends_of_a_relation_must_be_ones_own() {
     let manual = json!({ "manual": { "person": "ada" } });
     let node = json!({ "spec": { "site": "lab", "rack": "r1", "power": manual, "macs": [{ "mac": "52:54:00:00:00:05" }] } });
     here.put("/v1/nodes/n5", &node).await.expect(201);
-    // A rack, a pool, a node, a claim: of one's own, and reaching into the other site.
+    // A rack, a pool, a node, a claim: in the caller's site, and reaching into the other site.
     here.put("/v1/racks/r2", &fleet::rack()).await.expect(201);
     owner.put("/v1/pools/own", &fleet::pool()).await.expect(201);
     let refused = [
@@ -151,7 +151,7 @@ async fn both_ends_of_a_relation_must_be_ones_own() {
     }
     assert_eq!(admin.get("/v1/racks/r2").await.body["spec"]["site"], "lab");
     assert_eq!(admin.get("/v1/nodes/n5").await.body["spec"]["site"], "lab");
-    // Nothing but that stood in the way.
+    // The same writes succeed with rights in both sites.
     admin.patch("/v1/nodes/n5", &far_node).await.expect(200);
     admin
         .patch("/v1/racks/r2", &json!({ "spec": { "site": "far" } }))
@@ -172,7 +172,7 @@ async fn both_ends_of_a_relation_must_be_ones_own() {
     )
     .await
     .expect(201);
-    // What somebody may not know of reads as what is not there.
+    // A hidden object reads as a missing object.
     let there = only_in(&server, &admin, "operator", "far").await;
     let (hidden, missing) = (
         there.get("/v1/nodes/n1").await,
@@ -231,7 +231,7 @@ async fn a_binding_gives_a_role_in_its_scope_and_a_token_at_most_its_owners() {
         "in_use"
     );
 
-    // A token of his: within what he has, and less as soon as he has less.
+    // A token has at most the owner's rights, and loses rights together with the owner.
     let token = |role: &str, scope: serde_json::Value| json!({ "name": format!("{role}-of-bob"), "role": role, "scope": scope, "expires_in_s": 3600 });
     let odd = json!({ "site": "lab", "labels": { "parity": "odd" } });
     for wrong in [

@@ -1,7 +1,8 @@
-//! Documents of every kind with another shape in the place of each object: what is checked is what is stored, at any depth.
+//! Documents of every kind with a wrong shape in the place of an object. The server stores exactly
+//! the checked document, at any depth.
 
-mod places; // Where a document has objects, by its example and by its schema
-mod stored; // Rows that an older version stored wrongly
+mod places; // Places of objects in a document, by the example and by the schema
+mod stored; // Rows stored wrongly by an older version
 
 use std::sync::LazyLock;
 
@@ -15,7 +16,7 @@ use crate::support::server::{Caller, Reply, Server};
 static DESCRIPTION: LazyLock<Value> =
     LazyLock::new(|| serde_json::to_value(muster_server::http::description()).unwrap());
 
-/// A kind with its collection, the operation that makes an object, and the example of the operation's body.
+/// A kind: the collection, the creating operation, and the example of the operation's body.
 struct Kind {
     word: &'static str,
     collection: &'static str,
@@ -46,7 +47,7 @@ impl Kind {
         })
     }
 
-    /// Sends a document as a new object's: by PUT where the kind has one, by POST where it has not.
+    /// Sends a document of a new object, by PUT if the kind has a PUT, otherwise by POST.
     async fn make(&self, admin: &Caller, document: &Value) -> Reply {
         match self.method {
             "put" => {
@@ -61,7 +62,7 @@ impl Kind {
         }
     }
 
-    /// The path of an object of the kind that is right: one of the fleet's, or the example.
+    /// The path of a right object of the kind: an object of the fleet, or the example.
     async fn find_or_make(&self, admin: &Caller) -> String {
         let page = admin.get(&format!("/v1/{}", self.collection)).await;
         if let Some(object) = page.expect(200).body["items"].get(0) {
@@ -72,13 +73,13 @@ impl Kind {
         path
     }
 
-    /// Whether the kind's documents have a member that is sealed.
+    /// Whether the kind's documents have a sealed member.
     fn has_secret(&self) -> bool {
         self.example["spec"].get("secret").is_some()
     }
 }
 
-/// A server with one object of each kind at least.
+/// A server with a fleet and a claim.
 async fn world() -> (Server, Caller) {
     let server = Server::start().await;
     let admin = server.admin().await;
@@ -89,7 +90,7 @@ async fn world() -> (Server, Caller) {
     (server, admin)
 }
 
-/// The spec as it is shown after it was sent: without the secret.
+/// The shown form of a sent spec: without the secret.
 fn as_shown(sent: &Value) -> Value {
     let mut spec = sent["spec"].clone();
     if let Some(members) = spec.as_object_mut() {
@@ -98,7 +99,8 @@ fn as_shown(sent: &Value) -> Value {
     spec
 }
 
-/// An array is refused where it stands. Anything else is refused, or stored and shown as it was sent.
+/// An array is refused with the array's pointer. Other shapes are refused, or stored and shown
+/// unchanged.
 #[track_caller]
 fn assert_refused_or_kept(what: &str, mutant: &Mutant, reply: &Reply) {
     assert!(reply.status < 500, "{what} {mutant}: {}", reply.text);
@@ -113,7 +115,8 @@ fn assert_refused_or_kept(what: &str, mutant: &Mutant, reply: &Reply) {
     }
 }
 
-/// Plans every document of a kind at once. The plan of a wrong one points at what is wrong, and writes nothing.
+/// Plans all documents of a kind at once. The plan points at the fault of a wrong document, and
+/// writes no row.
 async fn plan(kind: &Kind, admin: &Caller, mutants: &[Mutant]) {
     let planned: Vec<&Mutant> = mutants
         .iter()
@@ -135,7 +138,7 @@ async fn plan(kind: &Kind, admin: &Caller, mutants: &[Mutant]) {
     }
 }
 
-/// Patches a right object with each document. A refusal leaves the object as it was.
+/// Patches a right object with every document. A refusal leaves the object unchanged.
 async fn patch(kind: &Kind, admin: &Caller, path: &str, mutants: &[Mutant]) {
     let before = admin.get(path).await.expect(200).body;
     for mutant in mutants {
@@ -149,7 +152,7 @@ async fn patch(kind: &Kind, admin: &Caller, path: &str, mutants: &[Mutant]) {
         if mutant.is_array() {
             let (status, code, pointer) = reply.problem();
             assert_eq!((status, code), (400, "invalid_request"), "{what} {mutant}");
-            // Two variants stand side by side once they are merged: the pointer ends above them.
+            // A merge leaves two variants side by side: the pointer ends above both.
             assert!(
                 mutant.pointer.starts_with(pointer),
                 "{what} {mutant}: {pointer}"
@@ -242,7 +245,7 @@ async fn a_secret_that_is_sent_in_another_shape_is_neither_stored_nor_shown() {
     assert!(kinds >= 2, "credentials and webhooks");
 }
 
-/// Every body of the contract, the whole of it and each object in it.
+/// Every body of the contract, whole, and every object inside.
 #[tokio::test]
 async fn an_array_in_the_place_of_an_object_is_refused_in_every_body() {
     let (_server, admin) = world().await;
@@ -258,7 +261,7 @@ async fn an_array_in_the_place_of_an_object_is_refused_in_every_body() {
             let path = path.replace("{action}", "inspect").replace(['{', '}'], "");
             let mut mutants = of_example(example);
             mutants.extend(of_schema(&DESCRIPTION, &content["schema"], example));
-            // A plan refuses the spec of one object in its answer, beside the others.
+            // A plan refuses the spec of an object in the answer, beside the other objects.
             let planned = |mutant: &Mutant| mutant.pointer.starts_with("/objects/0/spec");
             let refused = |mutant: &&Mutant| mutant.is_array() && !planned(mutant);
             for mutant in mutants.iter().filter(refused) {

@@ -1,4 +1,5 @@
-//! Agents over the whole life of a node, under today's server: yesterday's agent does every kind of order, today's agent reads yesterday's muster-node.
+//! Agents over the whole life of a node, under today's server. Yesterday's agent does every kind of
+//! order. Today's agent reads yesterday's muster-node.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -12,12 +13,12 @@ use super::site::{Site, Version};
 use super::wire::Leased;
 use super::{network, programs};
 
-/// Kinds that one machine without hardware cannot do, and why.
+/// Kinds impossible with a single machine without hardware, and the reasons.
 const ELSEWHERE: [(&str, &str); 2] = [
     ("adopt", "needs a machine that somebody else installed"),
     ("pair", "needs two nodes in service"),
 ];
-/// Kinds whose work muster-node does.
+/// Kinds of orders done by muster-node.
 const ON_THE_NODE: [&str; 6] = [
     "boot_live",
     "inventory",
@@ -27,7 +28,7 @@ const ON_THE_NODE: [&str; 6] = [
     "wipe",
 ];
 
-/// The node is registered, inspected, and claimed; it comes into service.
+/// Registers, inspects and claims the node, until the node is in service.
 async fn enter(site: &Site) {
     site.register().await;
     site.state("available").await;
@@ -37,14 +38,15 @@ async fn enter(site: &Site) {
     site.done("check-drift").await;
 }
 
-/// The node is released: its disk is wiped, and it is inspected again.
+/// Releases the node, until the node is wiped, inspected and available.
 async fn leave(site: &Site) {
     let admin = site.admin.expecting(1);
     admin.delete("/v1/claims/c1").await.expect(202);
     site.state("available").await;
 }
 
-/// Every kind of these succeeded, no job failed, no call was refused, and no order had a word that the agent does not read.
+/// Every kind succeeded. No job failed, no call was refused, and the agent reads every word of the
+/// orders.
 async fn check(site: &Site, kinds: &[&str]) {
     let succeeded = site
         .sql("SELECT DISTINCT step FROM jobs WHERE state = 'succeeded'")
@@ -78,7 +80,7 @@ async fn check(site: &Site, kinds: &[&str]) {
     );
 }
 
-/// A console server: each connection gets one line.
+/// A console server that sends a line to every connection.
 fn print_on_the_console() {
     let listener = std::net::TcpListener::bind((network::BMC, 7001)).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -105,7 +107,7 @@ fn yesterdays_agent_enrols_and_takes_a_node_through_its_life() {
             .await;
         let said = said().await;
         let words: Vec<&str> = said.split(',').collect();
-        // An order or a member that yesterday's agent reads keeps its name.
+        // An order or a member read by yesterday's agent keeps the name.
         let known = |word: &&&str| current_kind(word).is_some() || MEMBERS.contains(word);
         let unknown: Vec<&&str> = words.iter().filter(|word| !known(word)).collect();
         assert!(
@@ -143,7 +145,8 @@ fn todays_agent_reads_yesterdays_muster_node() {
     });
 }
 
-/// Reports beside the jobs: the agent's heartbeat, the site's configuration on its disk, the console, and every call that yesterday's agent has.
+/// Reports beside the jobs: the agent's heartbeat, the site's configuration on the agent's disk,
+/// the console, and every call of yesterday's agent.
 async fn check_reports(site: &Site) {
     let agent = async || {
         let agents = site
@@ -198,7 +201,8 @@ async fn check_reports(site: &Site) {
     }
 }
 
-/// An order and a member that the agent does not name: the order waits with an event, the member is left out of other orders.
+/// Hides an order and a member from the agent's words. The order waits with an event, and other
+/// orders omit the member.
 async fn hold_back(site: &mut Site) {
     let (kind, member) = ("power_cycle", "machine");
     let with_member = |text: &str| text.contains(&format!("\"{member}\":"));
@@ -209,7 +213,7 @@ async fn hold_back(site: &mut Site) {
         );
         notes.hidden.extend([kind, member]);
     });
-    // The agent's open call for jobs named both: its next calls do not.
+    // The agent's open call for jobs names both words, the next calls neither.
     site.done("power-off").await;
     site.done("power-on").await;
     let waiting = site.ask("power-cycle").await;
@@ -235,7 +239,7 @@ async fn hold_back(site: &mut Site) {
         );
         notes.hidden.clear();
     });
-    // An agent that names both does the order: the same program, started again.
+    // The same agent, started again, names both words and does the order.
     site.agent.restart().await;
     site.succeeded(&waiting).await;
 }

@@ -1,5 +1,5 @@
-//! The agents' listener, as tests reach it: on a socket as it is, by TLS; or in the process, where the token that an agent was enrolled with stands for its
-//! certificate. The server's program has no such second door.
+//! The agents' listener in tests: on a socket by TLS, or in the process. In the process, the
+//! enrolment token of an agent stands for the certificate. The server's program has no such door.
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
@@ -61,7 +61,7 @@ async fn by_token(State(app): State<App>, mut request: Request, next: Next) -> R
     }
 }
 
-/// The listener on a socket, for as long as it is kept.
+/// The listener on a socket, closed on drop.
 pub(crate) struct Door {
     pub(crate) url: String,
     _serving: AbortOnDropHandle<()>,
@@ -77,7 +77,7 @@ impl Door {
         Self::serve(app, http::agent::router(app.clone()), bounds).await
     }
 
-    /// The listener with routes that a test has changed.
+    /// The listener with changed routes.
     pub(crate) async fn open_to(app: &App, routes: Router) -> Self {
         Self::serve(app, routes, Shares::of(1024).agents).await
     }

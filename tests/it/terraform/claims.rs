@@ -1,4 +1,5 @@
-//! Claims over simulated machines: what Terraform waits for, what it remembers when that is late, and what a killed apply leaves behind.
+//! Claims over simulated machines: the waits of Terraform, the state after a timeout, and the
+//! remains of a killed apply.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ pub(super) fn claim(name: &str, node: &str, more: &str) -> String {
     )
 }
 
-/// What inspection, the gates and the operation said.
+/// The results of inspection, of the gates and of the operation.
 pub(super) const OBSERVED: &str = r#"
 data "muster_claim" "c1" {
   name       = muster_claim.c1.name
@@ -60,7 +61,7 @@ output "disks" {
 }
 "#;
 
-/// Runs Terraform while the engine and the machines go on with their work.
+/// Runs Terraform beside the engine and the machines.
 async fn alive(world: &mut World, terraform: &Terraform, args: &[&str]) -> Printed {
     let mut running = Box::pin(terraform.run(args));
     loop {
@@ -72,7 +73,7 @@ async fn alive(world: &mut World, terraform: &Terraform, args: &[&str]) -> Print
     }
 }
 
-/// Asks until the answer fits.
+/// Repeats a request until the answer fits.
 async fn until(admin: &Caller, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
     loop {
@@ -85,7 +86,7 @@ async fn until(admin: &Caller, path: &str, fits: impl Fn(&Value) -> bool) -> Val
     }
 }
 
-/// The process that a process started, once it has.
+/// The first child of a process, as soon as the child exists.
 async fn child_of(parent: u32) -> u32 {
     let begun = Instant::now();
     loop {
@@ -117,7 +118,7 @@ async fn signal(signal: &str, pid: u32) {
     assert!(status.success(), "{pid} was there");
 }
 
-/// Kills Terraform as a machine that loses power would, and sees its provider end by itself.
+/// Kills Terraform like a loss of power, and waits for the end of the provider.
 async fn kill_terraform(mut running: Child) {
     let provider = child_of(running.id().unwrap()).await;
     running.kill().await.unwrap();
@@ -161,7 +162,7 @@ async fn a_claim_is_waited_for_and_so_is_its_end() {
         .says("1 imported, 0 added, 0 changed, 0 destroyed");
     imported.plan().await.expect(0).says("No changes.");
 
-    // Another node is another claim: the old node is wiped, the new one written.
+    // A different node needs a new claim: the old node is wiped, the new node written.
     terraform.write(&claim("c1", "n2", ""));
     terraform
         .plan()
@@ -208,7 +209,7 @@ async fn a_claim_that_is_late_is_kept_and_the_next_apply_goes_on_with_it() {
         "n1",
         "  timeouts = { create = \"1s\", update = \"1s\" }",
     ));
-    // The machines do nothing meanwhile.
+    // The machines stand still meanwhile.
     terraform
         .apply()
         .await
@@ -240,7 +241,7 @@ async fn a_claim_that_is_late_is_kept_and_the_next_apply_goes_on_with_it() {
     assert_eq!(world.admin.get("/v1/claims/c1").await.body["id"], id);
     terraform.plan().await.expect(0).says("No changes.");
 
-    // Somebody releases it by hand.
+    // A person releases the claim by hand.
     world
         .admin
         .expecting(1)
@@ -268,7 +269,7 @@ async fn a_hold_is_changed_in_place_and_another_node_is_no_change() {
         ));
     };
     with("");
-    // The machines do nothing meanwhile: it is bound, which is all that is waited for.
+    // The machines stand still meanwhile. Terraform waits only for the bound claim.
     terraform.apply().await.expect(0).says("1 added");
     world.settle().await;
     let made = world.admin.get("/v1/claims/c1").await.expect(200).body;
@@ -335,7 +336,7 @@ async fn an_apply_that_is_killed_is_taken_up_by_the_next_one() {
     );
     assert_eq!(world.state("n1").await, "in_service");
 
-    // The provider alone: Terraform hears that it is gone.
+    // The provider alone is killed, and Terraform reports the loss.
     terraform.write(&format!(
         "{}{}",
         claim("c1", "n1", ""),
@@ -356,7 +357,7 @@ async fn an_apply_that_is_killed_is_taken_up_by_the_next_one() {
         killed["id"]
     );
 
-    // Ctrl-C, which a terminal sends to both: Terraform ends with the claim in its state.
+    // Ctrl-C, sent by a terminal to both: Terraform ends with the claim in the state.
     let all = [("c1", "n1"), ("c2", "n2"), ("c3", "n3")]
         .map(|(name, node)| claim(name, node, ""))
         .concat();
