@@ -1,5 +1,6 @@
 //! Credentials: secrets, by name. A secret can be written but is never returned.
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -14,6 +15,11 @@ pub struct CredentialSpec {
     /// The account of the secret. Required for BMC credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// Networks of the BMCs that get the secret, at most 64, in CIDR notation. Only for BMC
+    /// credentials. Absent: every BMC inside of its site's `bmc_networks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub networks: Vec<IpNet>,
     /// Absent in responses. A `PUT` without `secret` keeps the stored secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, write_only, format = Password)]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use muster_core::facts::{Facts, Firmware};
 use muster_core::firmware::BmcInventory;
 use muster_core::parts::PartKind;
-use muster_core::values::Mac;
+use muster_core::values::{Digest, Mac};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -97,6 +97,11 @@ pub struct Bmc {
     /// The Redfish `Id` of the node's computer system. Needed only for a BMC with several systems.
     #[serde(default)]
     pub system: Option<String>,
+    /// SHA-256 of the BMC's certificate, accepted by a person. A BMC with another certificate gets
+    /// no password. Absent: the certificate of the first contact stays pinned. A change needs
+    /// `node.rotate-bmc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<Digest>,
 }
 
 fn default_redfish_port() -> u16 {

@@ -17,6 +17,7 @@ pub mod ids; // A separate type for each kind of id
 pub mod images; // OS disk images and their manifests
 pub mod lifecycle; // Node states and every legal transition
 pub mod network; // Bonds, VLANs, MTU and addresses of installed nodes
+pub mod out_of_band; // Networks of BMCs and consoles
 pub mod parts; // Boards, GPUs, NICs, disks and DIMMs by serial number
 pub mod permits; // Permission to power, image or wipe a node once
 pub mod profiles; // Requirements of a hardware model

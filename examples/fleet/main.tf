@@ -25,6 +25,8 @@ locals {
 
 resource "muster_site" "north" {
   name = "north"
+  # Passwords of BMCs go to these networks only.
+  spec = { bmc_networks = ["10.20.0.0/16"] }
 }
 
 resource "muster_credential" "bmc" {

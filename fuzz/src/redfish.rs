@@ -219,6 +219,7 @@ fn start() -> Bench {
             system: None,
             also: None,
             machine: None,
+            bmc_networks: vec!["127.0.0.0/8".parse().expect("a network")],
         },
     }
 }

@@ -23,6 +23,8 @@ pub const VLAN_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 120, 1);
 pub const SECOND_NIC_PCI: &str = "0000:00:10.0";
 /// Address of the rack on the out-of-band network `bmc0`, a /24.
 pub const BMC_GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
+/// The out-of-band network, with the BMCs and the terminal server.
+pub const OOB_NETWORK: &str = "10.77.1.0/24";
 /// The first port of the rack's terminal server at [`BMC_GATEWAY`]. The first machine's console
 /// uses this port, each further console the next port.
 const FIRST_CONSOLE_PORT: u16 = 7001;

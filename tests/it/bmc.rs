@@ -94,6 +94,7 @@ async fn bench() -> Bench {
         system: None,
         also: None,
         machine: None,
+        bmc_networks: vec!["127.0.0.0/8".parse().unwrap()],
     };
     let soon = Duration::from_millis(10);
     let limits = Limits {

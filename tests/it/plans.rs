@@ -42,11 +42,12 @@ async fn a_whole_fleet_is_planned_before_any_of_it_is_there() {
         desired("hardware_profile", "virtual", &fleet::profile()),
         desired("subnet", "prov", &fleet::subnet()),
         desired("rack", "r1", &fleet::rack()),
-        desired("site", "lab", &json!({ "spec": {} })),
+        desired("site", "lab", &fleet::site()),
     ];
     let mut first = objects.to_vec();
     first.retain(|object| object["kind"] != "site");
-    let site = json!({ "spec": { "maintenance_window": "nights" } });
+    let mut site = fleet::site();
+    site["spec"]["maintenance_window"] = json!("nights");
     let window = fleet::maintenance_window();
     first.extend([
         desired("site", "lab", &site),

@@ -177,7 +177,10 @@ async fn two_sites(server: &Server) -> Caller {
         ("/spec/agent_address", json!("10.79.0.1")),
     ];
     for (path, body) in [
-        ("/v1/sites/far-site", json!({ "spec": {} })),
+        (
+            "/v1/sites/far-site",
+            json!({ "spec": { "bmc_networks": ["10.80.0.0/24"] } }),
+        ),
         (
             "/v1/racks/far-rack",
             far(fleet::rack(), std::slice::from_ref(&site)),

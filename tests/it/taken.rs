@@ -153,10 +153,7 @@ async fn names_say_it_too_and_a_claim_by_its_node() {
 #[tokio::test]
 async fn who_may_not_see_whose_it_is_is_told_that_it_is_taken() {
     let (server, admin, _) = fleet_of_one().await;
-    admin
-        .put("/v1/sites/far", &json!({ "spec": {} }))
-        .await
-        .expect(201);
+    admin.put("/v1/sites/far", &fleet::site()).await.expect(201);
     let token = json!({ "name": "far", "role": "operator", "scope": { "site": "far" }, "expires_in_s": 3600 });
     let made = admin.post("/v1/tokens", &token).await.expect(201).body["secret"]
         .as_str()

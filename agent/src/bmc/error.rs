@@ -1,5 +1,6 @@
 //! Errors between an agent and a BMC, with messages for the operator on call.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use muster_core::values::Digest;
@@ -41,9 +42,15 @@ pub enum BmcError {
         seen: String,
     },
     #[error(
-        "the BMC shows another certificate than the pinned one (pinned {pinned}, seen {seen}): it was replaced, or somebody stands in between; pin the new one only after checking"
+        "the BMC shows another certificate than the pinned one (pinned {pinned}, seen {seen}): it was replaced, or another machine stands in between; after a check, an administrator writes the seen one as `certificate` of the node's BMC"
     )]
     CertificateChanged { pinned: Digest, seen: Digest },
+    /// The agent has not connected, and the password was not sent.
+    #[error(
+        "{address} is outside of the networks of the BMCs ({}): no password was sent; correct the BMC's address, or let an administrator add its network to the site",
+        shown_networks(.networks)
+    )]
+    Outside { address: IpAddr, networks: String },
     #[error("the BMC cannot do this: {what}")]
     Unsupported { what: String },
     #[error("the agent cannot run {program} ({why}): install it where the agent runs")]
@@ -59,6 +66,7 @@ impl BmcError {
             Self::Timeout { .. } | Self::Unreachable { .. } | Self::Busy { .. } => true,
             Self::Garbage { .. } | Self::NothingHappened { .. } => true,
             Self::BadCredentials { .. } | Self::CertificateChanged { .. } => false,
+            Self::Outside { .. } => false,
             Self::Unsupported { .. } | Self::NoTool { .. } | Self::Cancelled => false,
         }
     }
@@ -73,10 +81,19 @@ impl BmcError {
             Self::Garbage { .. } => FailureCode::BmcGarbage,
             Self::NothingHappened { .. } => FailureCode::BmcNothingHappened,
             Self::CertificateChanged { .. } => FailureCode::BmcCertificateChanged,
+            Self::Outside { .. } => FailureCode::BmcOutside,
             Self::Unsupported { .. } => FailureCode::BmcUnsupported,
             Self::NoTool { .. } => FailureCode::BmcNoTool,
             Self::Cancelled => FailureCode::Cancelled,
         }
+    }
+}
+
+/// Names the networks. Without declared networks only special addresses are refused.
+fn shown_networks(networks: &str) -> &str {
+    match networks {
+        "" => "the site declares none, and the address is a special one",
+        declared => declared,
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_core::ids::JobId;
+use muster_core::out_of_band::{list_networks, may_connect};
 use muster_core::wire::bmc::{BmcTarget, IpmiTarget};
 
 use super::error::BmcError;
@@ -61,6 +62,7 @@ impl Bmcs {
     /// Returns a handle on the BMC for the given job. The call sends no packet.
     ///
     /// # Errors
+    /// [`BmcError::Outside`] when the address is outside of the networks in the order;
     /// [`BmcError::Unreachable`] when the HTTP client cannot be built.
     pub fn open<'order>(
         &self,
@@ -68,10 +70,16 @@ impl Bmcs {
         job: JobId,
     ) -> Result<Bmc, BmcError> {
         let target = target.into();
-        let address = match target {
-            Target::Redfish(target) => (target.address, target.port),
-            Target::Ipmi(target) => (target.address, target.port),
+        let (address, networks) = match target {
+            Target::Redfish(target) => ((target.address, target.port), &target.bmc_networks),
+            Target::Ipmi(target) => ((target.address, target.port), &target.bmc_networks),
         };
+        if !may_connect(networks, address.0) {
+            return Err(BmcError::Outside {
+                address: address.0,
+                networks: list_networks(networks),
+            });
+        }
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = Arc::clone(slots.entry(address).or_default());
         let limits = self.limits;

@@ -35,16 +35,16 @@ pub(super) async fn read(target: ConsoleTarget, tape: Arc<Tape>) {
     loop {
         let begun = Instant::now();
         let ended = follow(address, &tape, &mut told).await;
-        let why = ended.map_or_else(
-            |error| error.to_string(),
-            |()| "it closed the connection".into(),
-        );
+        // A reader of the console learns no state of a port.
+        if let Err(error) = ended {
+            tracing::debug!(%address, %error, "console cannot be read; tried again");
+        }
         match told {
             Told::Nothing => tape.note(&format!(
-                "the console at {address} cannot be read: {why}; it is tried again"
+                "the console at {address} cannot be read; it is tried again"
             )),
             Told::Reading => tape.note(&format!(
-                "the console at {address} is lost: {why}; it is tried again"
+                "the console at {address} is lost; it is tried again"
             )),
             Told::Away => {}
         }

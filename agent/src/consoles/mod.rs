@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use muster_core::clock::Clock;
 use muster_core::ids::NodeId;
+use muster_core::out_of_band::may_connect;
 use muster_core::wire::calls::{ConsoleTarget, SiteConfig};
 use muster_core::wire::consoles::ConsoleChunk;
 use tokio::sync::watch;
@@ -33,11 +34,8 @@ pub(crate) async fn record(agent: Arc<Agent>, mut configs: watch::Receiver<Optio
     let mut lines = Lines::default();
     let mut backoff = Backoff::new(MAX_PAUSE);
     loop {
-        let targets = configs
-            .borrow_and_update()
-            .as_ref()
-            .map(|config| config.consoles.clone());
-        lines.follow(&targets.unwrap_or_default(), &agent.clock);
+        let wanted = configs.borrow_and_update().as_ref().map(list_wanted);
+        lines.follow(wanted.unwrap_or_default(), &agent.clock);
         tokio::select! {
             changed = configs.changed() => match changed {
                 Ok(()) => continue,
@@ -47,6 +45,22 @@ pub(crate) async fn record(agent: Arc<Agent>, mut configs: watch::Receiver<Optio
         }
         lines.tell(&agent, &mut backoff).await;
     }
+}
+
+/// A console of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    target: ConsoleTarget,
+    /// Whether the address is inside of the networks of the site's consoles.
+    inside: bool,
+}
+
+fn list_wanted(config: &SiteConfig) -> Vec<Wanted> {
+    let judge = |target: &ConsoleTarget| Wanted {
+        target: *target,
+        inside: may_connect(&config.console_networks, target.address),
+    };
+    config.consoles.iter().map(judge).collect()
 }
 
 /// The consoles currently recorded.
@@ -60,7 +74,7 @@ struct Lines {
 
 #[derive(Debug)]
 struct Line {
-    target: ConsoleTarget,
+    wanted: Wanted,
     tape: Arc<Tape>,
     _reader: AbortOnDropHandle<()>,
 }
@@ -73,18 +87,30 @@ struct Batch {
     reports: Vec<(NodeId, tape::Report)>,
 }
 
+/// Reads a console until the future is dropped. A console outside of the networks is not read, and
+/// the tape tells.
+async fn record_line(wanted: Wanted, tape: Arc<Tape>) {
+    match wanted.inside {
+        true => line::read(wanted.target, tape).await,
+        false => tape.note(&format!(
+            "the console at {} is outside of the networks of the site's consoles, and is not read",
+            wanted.target.address
+        )),
+    }
+}
+
 impl Lines {
     /// Records exactly these consoles. A console with a new address keeps the text not yet
     /// reported.
-    fn follow(&mut self, targets: &[ConsoleTarget], clock: &Clock) {
-        let wanted: BTreeMap<NodeId, ConsoleTarget> = targets
-            .iter()
-            .map(|target| (target.node, *target))
+    fn follow(&mut self, wanted: Vec<Wanted>, clock: &Clock) {
+        let all: BTreeMap<NodeId, Wanted> = wanted
+            .into_iter()
+            .map(|wanted| (wanted.target.node, wanted))
             .collect();
-        self.lines.retain(|node, _| wanted.contains_key(node));
-        for (node, target) in wanted {
+        self.lines.retain(|node, _| all.contains_key(node));
+        for (node, wanted) in all {
             let line = self.lines.get(&node);
-            if line.is_some_and(|line| line.target == target) {
+            if line.is_some_and(|line| line.wanted == wanted) {
                 continue;
             }
             let tape = line.map_or_else(
@@ -95,11 +121,11 @@ impl Lines {
                 clippy::disallowed_methods,
                 reason = "the line owns its reader, which ends when the line is dropped"
             )]
-            let reader = tokio::spawn(line::read(target, Arc::clone(&tape)));
+            let reader = tokio::spawn(record_line(wanted, Arc::clone(&tape)));
             self.lines.insert(
                 node,
                 Line {
-                    target,
+                    wanted,
                     tape,
                     _reader: AbortOnDropHandle::new(reader),
                 },

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const KINDS: &str = r#"
 kind: site
 name: lab
-spec: {live: {kernel: "DIGEST", initrd: "DIGEST"}}
+spec: {live: {kernel: "DIGEST", initrd: "DIGEST"}, bmc_networks: [10.78.0.0/24]}
 ---
 kind: rack
 name: r1

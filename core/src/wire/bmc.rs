@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Firmware;
@@ -50,6 +51,9 @@ pub struct BmcTarget {
     /// Identity of the expected machine. A BMC reporting another machine receives no commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
+    /// Networks that the password may go to. Empty: the site declares no networks of BMCs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bmc_networks: Vec<IpNet>,
 }
 
 impl Power {
@@ -72,6 +76,7 @@ impl PartialEq for BmcTarget {
             self.certificate,
             &self.system,
             &self.machine,
+            &self.bmc_networks,
         ) == (
             other.address,
             other.port,
@@ -79,6 +84,7 @@ impl PartialEq for BmcTarget {
             other.certificate,
             &other.system,
             &other.machine,
+            &other.bmc_networks,
         )
     }
 }
@@ -99,6 +105,9 @@ pub struct IpmiTarget {
     /// See [`BmcTarget`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
+    /// See [`BmcTarget`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bmc_networks: Vec<IpNet>,
 }
 
 impl PartialEq for IpmiTarget {
@@ -109,12 +118,14 @@ impl PartialEq for IpmiTarget {
             &self.user,
             self.firmware,
             &self.machine,
+            &self.bmc_networks,
         ) == (
             other.address,
             other.port,
             &other.user,
             other.firmware,
             &other.machine,
+            &other.bmc_networks,
         )
     }
 }

@@ -62,6 +62,9 @@ const CDI: &str = "cdi";
 /// The protection of a node, in an order for gates.
 const PROTECTED: &str = "protected";
 
+/// The networks of a site's BMCs, in every order with a BMC.
+const BMC_NETWORKS: &str = "bmc_networks";
+
 /// Fields added to orders after the kind's first version, listed in the header beside the kinds. An
 /// agent that does not list a field would reject the complete order because of the field. Each
 /// order must therefore also work without the field.
@@ -73,12 +76,23 @@ pub const MEMBERS: &[&str] = &[
     ORIGIN,
     CDI,
     PROTECTED,
+    BMC_NETWORKS,
 ];
+
+/// Fields added to the configuration of a site, listed in the header beside the kinds.
+pub const SITE_MEMBERS: &[&str] = &["console_networks"];
 
 /// Returns the header value of this build.
 pub fn said() -> String {
     let former = FORMER.map(|(_, former)| former);
-    [KINDS, MEMBERS, &former].concat().join(",")
+    [KINDS, MEMBERS, SITE_MEMBERS, &former].concat().join(",")
+}
+
+/// Returns whether an agent with this header value, or without the header, reads every field of
+/// [`SITE_MEMBERS`].
+pub fn reads_site(header: Option<&str>) -> bool {
+    let reads = |said: &str| SITE_MEMBERS.iter().all(|word| lists_word(said, word));
+    header.is_some_and(reads)
 }
 
 /// Kinds supported by an agent without the header: the last version without the header had the
@@ -145,6 +159,13 @@ pub fn readable(header: Option<&str>, mut job: Job) -> Job {
         match find_power(&mut job.spec) {
             Some(Power::Redfish(target)) => target.machine = None,
             Some(Power::Ipmi(target)) => target.machine = None,
+            Some(Power::Manual { .. }) | None => {}
+        }
+    }
+    if lacks(BMC_NETWORKS) {
+        match find_power(&mut job.spec) {
+            Some(Power::Redfish(target)) => target.bmc_networks.clear(),
+            Some(Power::Ipmi(target)) => target.bmc_networks.clear(),
             Some(Power::Manual { .. }) | None => {}
         }
     }
@@ -265,6 +286,12 @@ mod tests {
     }
 
     #[test]
+    fn an_older_agent_is_given_no_networks_of_consoles() {
+        assert!(reads_site(Some(&said())));
+        assert!(!reads_site(None) && !reads_site(Some(&KINDS.join(","))));
+    }
+
+    #[test]
     fn a_renamed_order_has_its_former_form_for_an_older_agent() {
         let golden = |name: &str| -> Value {
             let path = format!("{}/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));
@@ -305,6 +332,7 @@ mod tests {
         }
         assert!(
             gained.iter().copied().eq([
+                "bmc_networks",
                 "cdi",
                 "lifts",
                 "machine",

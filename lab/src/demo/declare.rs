@@ -13,7 +13,9 @@ use super::addresses::address;
 use super::artifacts::{Artifacts, digest, toml_as_json};
 use super::{DemoOptions, cabling, firmware, network};
 use crate::nfs::Nfs;
-use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, STRANGER, console_address};
+use crate::plan::{
+    BmcPlan, GATEWAY, MachinePlan, OOB_NETWORK, RackPlan, STRANGER, console_address,
+};
 use crate::slurm::Slurm;
 
 /// Power budget of the rack in watts. With the power maximum in the profile, two of the three
@@ -24,7 +26,9 @@ const RACK_BUDGET_W: u32 = 450;
 pub(super) async fn site(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {
     let [kernel, initrd] = options.artifacts.live();
     let live = json!({ "kernel": upload(client, &kernel).await?, "initrd": upload(client, &initrd).await? });
-    put(client, "sites", "lab", json!({ "live": live })).await
+    let site =
+        json!({ "live": live, "bmc_networks": [OOB_NETWORK], "console_networks": [OOB_NETWORK] });
+    put(client, "sites", "lab", site).await
 }
 
 /// Declares all other objects of the main job, with the nodes last. The undeclared machine is

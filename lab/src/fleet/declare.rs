@@ -47,7 +47,10 @@ pub(super) async fn site(client: &Client) -> anyhow::Result<()> {
 }
 
 fn site_spec() -> Value {
-    json!({ "live": { "kernel": digest("kernel"), "initrd": digest("initrd") } })
+    json!({
+        "live": { "kernel": digest("kernel"), "initrd": digest("initrd") },
+        "bmc_networks": ["10.129.0.0/16"],
+    })
 }
 
 /// Limits the nodes out of service: of the pool, and of each rack.

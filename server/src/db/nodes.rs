@@ -91,6 +91,8 @@ pub struct Content {
     /// Address and port of the serial console.
     pub console: Option<(IpAddr, u16)>,
     pub protected: bool,
+    /// A newly accepted certificate of the BMC. `None` keeps the pinned one.
+    pub certificate: Option<String>,
 }
 
 words! {
@@ -235,9 +237,9 @@ pub async fn insert(
     sqlx::query!(
         "INSERT INTO nodes (id, name, labels, annotations, spec, site_id, rack_id, rack_unit, profile_id, serial, smbios_uuid,
                             power, power_person, bmc_address, bmc_port, bmc_credential_id, console_address, console_port, protected,
-                            created_at, updated_at, state, entered_at, due_at, bmc_system, bmc_firmware)
+                            created_at, updated_at, state, entered_at, due_at, bmc_system, bmc_firmware, bmc_certificate)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $20, 'discovered', $20, $20,
-                 $21, $22)",
+                 $21, $22, $23)",
         id as NodeId,
         name,
         Json(&content.labels) as _,
@@ -260,6 +262,7 @@ pub async fn insert(
         now.to_sqlx() as _,
         power.system,
         power.firmware as Option<Firmware>,
+        content.certificate,
     )
     .execute(conn)
     .await?;
@@ -282,7 +285,7 @@ pub async fn set_content(
                 serial = $9, smbios_uuid = $10, power = $11, power_person = $12, bmc_address = $13, bmc_port = $14,
                 bmc_credential_id = $15, console_address = $16, console_port = $17, protected = $18,
                 generation = generation + 1, updated_at = $19, due_at = $19, bmc_system = $20, bmc_firmware = $21,
-                bmc_certificate = CASE WHEN power = $11 AND bmc_address = $13 AND bmc_port = $14 THEN bmc_certificate END
+                bmc_certificate = coalesce($22, bmc_certificate)
          WHERE id = $1",
         id as NodeId,
         Json(&content.labels) as _,
@@ -305,6 +308,7 @@ pub async fn set_content(
         now.to_sqlx() as _,
         power.system,
         power.firmware as Option<Firmware>,
+        content.certificate,
     )
     .execute(conn)
     .await?;

@@ -1,7 +1,6 @@
 //! The way of a node that goes well: every state, every step, every word of its history.
 
 use muster_core::wire::job::JobSpec;
-use serde_json::json;
 
 use crate::simulated::World;
 use muster_lab::simulated::machine::Running;
@@ -283,7 +282,7 @@ async fn a_list_made_while_a_node_leaves_does_not_put_it_back() {
 #[tokio::test]
 async fn what_is_not_declared_fails_with_the_sentence_that_says_so() {
     let mut world = World::declare(1, |path, body| match path {
-        "/v1/sites/lab" => json!({ "spec": {} }),
+        "/v1/sites/lab" => crate::support::fleet::site(),
         _ => body,
     })
     .await;

@@ -45,6 +45,7 @@ fn site() -> SiteConfig {
         site: "lab".into(),
         subnets: vec![subnet],
         consoles: Vec::new(),
+        console_networks: Vec::new(),
     }
 }
 

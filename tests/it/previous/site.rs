@@ -277,7 +277,10 @@ async fn declare(admin: &Caller, host: &Path) {
     for (path, spec) in [
         (
             "sites/lab",
-            json!({ "live": { "kernel": kernel, "initrd": initrd } }),
+            json!({
+                "live": { "kernel": kernel, "initrd": initrd },
+                "bmc_networks": [fleet::BMC_NETWORK], "console_networks": [fleet::BMC_NETWORK],
+            }),
         ),
         ("racks/r1", fleet::rack()["spec"].clone()),
         ("subnets/prov", fleet::subnet()["spec"].clone()),

@@ -613,11 +613,10 @@ fn documents(nodes: u8) -> Vec<(String, Value)> {
     stack["spec"]["kernel_args"] = json!(["nouveau.modeset=0"]);
     let mut suite = fleet::suite();
     suite["spec"]["gates"][0]["after_reboot"] = json!(true);
+    let mut site = fleet::site();
+    site["spec"]["live"] = live;
     let mut documents = vec![
-        (
-            "/v1/sites/lab".to_owned(),
-            json!({ "spec": { "live": live } }),
-        ),
+        ("/v1/sites/lab".to_owned(), site),
         ("/v1/racks/r1".to_owned(), fleet::rack()),
         ("/v1/subnets/prov".to_owned(), fleet::subnet()),
         ("/v1/hardware_profiles/virtual".to_owned(), fleet::profile()),

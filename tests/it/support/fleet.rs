@@ -9,6 +9,15 @@ pub(crate) fn digest(of: &str) -> String {
     muster_core::values::Digest::of(of.as_bytes()).to_string()
 }
 
+/// The networks of the BMCs and consoles of [`node`]. A site without them takes no new address.
+pub(crate) const BMC_NETWORK: &str = "10.78.0.0/24";
+pub(crate) const CONSOLE_NETWORK: &str = "10.78.1.0/24";
+
+/// Returns a site with networks of BMCs and consoles.
+pub(crate) fn site() -> Value {
+    json!({ "spec": { "bmc_networks": [BMC_NETWORK], "console_networks": [CONSOLE_NETWORK] } })
+}
+
 pub(crate) fn rack() -> Value {
     json!({ "spec": { "site": "lab", "units": 42, "power_budget_w": 20_000 } })
 }
@@ -99,7 +108,7 @@ pub(crate) fn node(number: u8) -> Value {
 /// Declares all objects required by a node.
 pub(crate) async fn declare(admin: &Caller) {
     for (path, body) in [
-        ("/v1/sites/lab", json!({ "spec": {} })),
+        ("/v1/sites/lab", site()),
         ("/v1/racks/r1", rack()),
         ("/v1/subnets/prov", subnet()),
         ("/v1/hardware_profiles/virtual", profile()),

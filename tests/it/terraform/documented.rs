@@ -34,10 +34,8 @@ async fn pretend(server: &Server) {
 async fn every_example_of_the_guide_works() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    admin
-        .put("/v1/sites/lab", &serde_json::json!({ "spec": {} }))
-        .await
-        .expect(201);
+    let site = serde_json::json!({ "spec": { "bmc_networks": ["10.78.0.0/24"] } });
+    admin.put("/v1/sites/lab", &site).await.expect(201);
     let terraform = Terraform::start(&server).await;
     std::fs::write(terraform.path("main.tf"), examples()).unwrap();
     let mut applying = Box::pin(terraform.apply());

@@ -148,6 +148,7 @@ impl FakeBmc {
             system: None,
             also: None,
             machine: None,
+            bmc_networks: vec!["127.0.0.0/8".parse().unwrap()],
         };
         Self {
             state,

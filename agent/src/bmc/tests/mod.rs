@@ -320,6 +320,23 @@ async fn another_certificate_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
+async fn a_password_goes_to_a_bmc_inside_of_the_networks_only() {
+    let fake = FakeBmc::start().await;
+    let inside = quick().open(&fake.target, JOB).unwrap();
+    inside.observe().await.unwrap();
+    let calls = fake.state().calls;
+    assert!(calls > 0);
+    for networks in [vec!["10.78.0.0/24".parse().unwrap()], Vec::new()] {
+        let mut outside = fake.target.clone();
+        outside.bmc_networks = networks;
+        let error = quick().open(&outside, JOB).unwrap_err();
+        assert_eq!(error.code(), FailureCode::BmcOutside, "{error}");
+        assert!(!error.retryable());
+    }
+    assert_eq!(fake.state().calls, calls, "nothing was sent");
+}
+
+#[tokio::test]
 async fn an_absent_bmc_is_unreachable_and_a_cancelled_wait_ends() {
     let fake = FakeBmc::start().await;
     let mut nobody = fake.target.clone();

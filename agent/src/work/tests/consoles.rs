@@ -22,6 +22,7 @@ fn site(consoles: Vec<ConsoleTarget>) -> Option<SiteConfig> {
         site: "lab".into(),
         subnets: Vec::new(),
         consoles,
+        console_networks: vec!["127.0.0.0/8".parse().unwrap()],
     })
 }
 
@@ -74,7 +75,7 @@ async fn a_broken_console_is_read_again_and_no_line_is_lost() {
     let (mut line, _) = console.accept().await.unwrap();
     line.write_all(b"SeaBIOS\r\n\x00\xff").await.unwrap();
     wait_until(&server, node, |text| text == "SeaBIOS\r\n\u{fffd}").await;
-    wait_until(&server, gone, |text| text.contains("cannot be read: ")).await;
+    wait_until(&server, gone, |text| text.contains("cannot be read; ")).await;
 
     // The connection breaks while the server is unreachable. Both recover.
     server.ledger.lock().unwrap().away_for = 2;
@@ -86,8 +87,7 @@ async fn a_broken_console_is_read_again_and_no_line_is_lost() {
     let parts: Vec<&str> = text.split("\r\n").collect();
     assert_eq!(parts.len(), 6, "{text:?}");
     assert!(
-        parts[1] == "\u{fffd}Kernel panic"
-            && parts[2].ends_with("is lost: it closed the connection; it is tried again]"),
+        parts[1] == "\u{fffd}Kernel panic" && parts[2].ends_with("is lost; it is tried again]"),
         "{text:?}"
     );
     assert!(
@@ -108,4 +108,44 @@ async fn a_broken_console_is_read_again_and_no_line_is_lost() {
         .await
         .unwrap()
         .unwrap();
+}
+
+#[tokio::test]
+async fn a_console_is_read_inside_of_the_networks_only_and_no_port_is_told() {
+    let server = FakeServer::start().await;
+    let (agent, _dir) = agent(&server, Duration::from_secs(60)).await;
+    let console = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let node = NodeId::new();
+    let target = ConsoleTarget {
+        node,
+        address: "127.0.0.1".parse().unwrap(),
+        port: console.local_addr().unwrap().port(),
+    };
+    let (config, configs) = watch::channel(site(vec![target]));
+    let _recording =
+        AbortOnDropHandle::new(tokio::spawn(consoles::record(Arc::clone(&agent), configs)));
+    let (mut line, _) = console.accept().await.unwrap();
+    line.write_all(b"login:").await.unwrap();
+    wait_until(&server, node, |text| text == "login:").await;
+
+    // Without declared networks loopback is refused, too.
+    for networks in [vec!["10.78.0.0/24".parse().unwrap()], Vec::new()] {
+        let mut other = site(vec![ConsoleTarget {
+            node: NodeId::new(),
+            ..target
+        }]);
+        let outside = other.as_mut().unwrap();
+        outside.console_networks = networks;
+        let node = outside.consoles[0].node;
+        config.send_replace(other);
+        let text = wait_until(&server, node, |text| text.contains("is not read")).await;
+        let port = target.port.to_string();
+        assert!(
+            !text.contains("os error") && !text.contains(&port),
+            "{text:?}"
+        );
+    }
+    // The listener does not block: a second connection would be here already.
+    let waiting = console.into_std().unwrap().accept();
+    assert!(waiting.is_err(), "the agent connected to a console outside");
 }

@@ -215,5 +215,6 @@ fn site() -> SiteConfig {
         site: "lab".into(),
         subnets: vec![subnet],
         consoles: vec![console],
+        console_networks: vec!["10.77.1.0/24".parse().unwrap()],
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{cluster, converge, golden, id, job, login, permit};
+use super::{cluster, converge, golden, id, job, login, permit, power};
 use crate::clusters::DrainReason;
 use crate::ids::OperationId;
 use crate::stacks::ConvergePlan;
@@ -70,4 +70,21 @@ fn members_that_came_later() {
     };
     let login = login();
     golden("job-converge-cdi", &job(JobSpec::Converge { login, plan }));
+}
+
+#[test]
+fn networks_of_bmcs_came_later() {
+    let Power::Redfish(mut target) = power() else {
+        unreachable!()
+    };
+    target.bmc_networks = vec![
+        "10.77.1.0/24".parse().unwrap(),
+        "fd00:77::/64".parse().unwrap(),
+    ];
+    let power = Power::Redfish(target);
+    let permit = permit();
+    golden(
+        "job-power-on-networks",
+        &job(JobSpec::PowerOn { power, permit }),
+    );
 }

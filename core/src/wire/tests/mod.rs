@@ -98,6 +98,7 @@ fn power() -> Power {
         system: None,
         also: None,
         machine: None,
+        bmc_networks: Vec::new(),
     })
 }
 
@@ -114,6 +115,7 @@ fn other_powers() -> [Power; 2] {
         firmware: Firmware::Uefi,
         also: None,
         machine: None,
+        bmc_networks: Vec::new(),
     };
     let machine = Some(Machine {
         uuid: None,

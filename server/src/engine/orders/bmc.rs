@@ -2,13 +2,18 @@
 //! sealed, before an agent receives the password. The old password is kept until the BMC was
 //! observed to accept the new password.
 
+use std::net::IpAddr;
+
 use crate::db::nodes::PowerKind;
 use anyhow::{Context, bail, ensure};
+use ipnet::IpNet;
 use muster_core::facts::Firmware;
 use muster_core::ids::ObjectId;
+use muster_core::out_of_band::{intersect, is_inside, list_networks, may_connect};
 use muster_core::values::{Digest, Secret};
 use muster_core::wire::bmc::{BmcTarget, IpmiTarget, Machine, Power, RotateBmc};
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
+use serde_json::Value;
 use sqlx::PgConnection;
 
 use super::sources::Sources;
@@ -39,6 +44,9 @@ struct Passwords {
     /// The password last accepted by the BMC, kept after a person changed the credential. The
     /// person's password is tried first.
     kept: Option<Secret>,
+    /// The networks that the passwords may go to. Empty: neither the site nor the credential names
+    /// any.
+    networks: Vec<IpNet>,
     /// SHA-256 of the credential's ciphertext. A changed credential has another hash.
     based_on: Vec<u8>,
 }
@@ -57,12 +65,8 @@ pub(super) async fn resolve_power(
         return Ok(Power::Manual { person });
     }
     let known = load_passwords(conn, s).await?;
-    build_power(
-        s,
-        known.account.user,
-        known.current,
-        known.next.or(known.kept),
-    )
+    let also = known.next.or(known.kept);
+    build_power(s, known.account.user, known.current, also, known.networks)
 }
 
 /// Builds the order for a new BMC password. A repeated call returns the same password until the BMC
@@ -78,6 +82,7 @@ pub(super) async fn rotate(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::
         current,
         next: sent,
         kept,
+        networks,
         based_on,
     } = load_passwords(conn, s).await?;
     let (master, place) = (&s.keys.master, format_place(&account));
@@ -93,7 +98,7 @@ pub(super) async fn rotate(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::
     let next = db::bmc_passwords::prepare(conn, &account, prepared, s.now).await?;
     let next = open_password(master, &place, &next)?;
     Ok(RotateBmc {
-        power: build_power(s, account.user, current, kept)?,
+        power: build_power(s, account.user, current, kept, networks)?,
         next,
         tried: sent.is_some(),
     })
@@ -105,6 +110,7 @@ async fn load_passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Res
         .node
         .bmc_credential
         .context("the node's BMC has no credential")?;
+    let networks = allow_address(conn, s, credential, address).await?;
     let sealed = db::keys::find_secret(conn, credential)
         .await?
         .context("the BMC credential has no secret")?;
@@ -124,6 +130,7 @@ async fn load_passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Res
             current: declared,
             next: None,
             kept: None,
+            networks,
             based_on,
         });
     };
@@ -144,8 +151,50 @@ async fn load_passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Res
         current,
         next,
         kept,
+        networks,
         based_on,
     })
+}
+
+/// Returns the networks that the credential may go to at the node's site. No password is opened for
+/// an address outside.
+async fn allow_address(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    credential: ObjectId,
+    address: IpAddr,
+) -> anyhow::Result<Vec<IpNet>> {
+    ensure!(
+        may_connect(&[], address),
+        "the BMC {address} of {} has a special address, such as loopback: correct the address",
+        s.node.name
+    );
+    let of_site = read_networks(&s.node.site_spec, "bmc_networks")?;
+    let row = db::objects::find_by_id(conn, credential)
+        .await?
+        .context("the BMC's credential is gone")?;
+    let of_credential = read_networks(&row.spec, "networks")?;
+    let named = [
+        ("the bmc_networks of the site", &of_site),
+        ("the networks of the credential", &of_credential),
+    ];
+    for (whose, networks) in named {
+        ensure!(
+            networks.is_empty() || is_inside(networks, address),
+            "the BMC {address} of {} is outside of {whose} ({}): correct the address, or add its network",
+            s.node.name,
+            list_networks(networks)
+        );
+    }
+    Ok(intersect(&of_site, &of_credential))
+}
+
+/// Reads a list of networks from a stored spec. An absent list has no network.
+fn read_networks(spec: &Value, member: &str) -> anyhow::Result<Vec<IpNet>> {
+    let Some(list) = spec.get(member) else {
+        return Ok(Vec::new());
+    };
+    serde_json::from_value(list.clone()).with_context(|| format!("{member} of the spec"))
 }
 
 fn build_power(
@@ -153,6 +202,7 @@ fn build_power(
     user: String,
     password: Secret,
     also: Option<Secret>,
+    bmc_networks: Vec<IpNet>,
 ) -> anyhow::Result<Power> {
     let address = s.node.bmc_address.context("the node has no BMC")?;
     let port = u16::try_from(s.node.bmc_port).context("the BMC's port")?;
@@ -176,6 +226,7 @@ fn build_power(
                 system,
                 also,
                 machine,
+                bmc_networks,
             }))
         }
         PowerKind::Ipmi => {
@@ -188,6 +239,7 @@ fn build_power(
                 firmware,
                 also,
                 machine,
+                bmc_networks,
             }))
         }
         PowerKind::Manual => bail!("{} is switched by a person", s.node.name),

@@ -5,16 +5,25 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use axum::extract::State;
+use http::HeaderMap;
+use ipnet::IpNet;
+use muster_core::out_of_band::may_connect;
 use muster_core::values::Digest;
-use muster_core::wire::calls::{DhcpMode, Reservation, SiteConfig, SitePoll, Subnet};
+use muster_core::wire::calls::{
+    ConsoleTarget, DhcpMode, Reservation, SiteConfig, SitePoll, Subnet,
+};
+use muster_core::wire::orders::reads_site;
 use serde::Deserialize;
+use sqlx::PgConnection;
 
+use super::jobs::declared_orders;
 use super::{Agent, Standing};
 use crate::app::App;
 use crate::db;
 use crate::document;
 use crate::error::Error;
 use crate::http::extract::Json;
+use crate::intents::nodes::networks::read_networks;
 
 const MAX_WAIT_S: u64 = 50;
 const LOOK: Duration = Duration::from_secs(2);
@@ -23,13 +32,15 @@ const GATHER: Duration = Duration::from_millis(200);
 pub(super) async fn poll(
     State(app): State<App>,
     agent: Agent,
+    headers: HeaderMap,
     Json(request): Json<SitePoll>,
 ) -> Result<Json<SiteConfig>, Error> {
     let deadline =
         tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
+    let reads = reads_site(declared_orders(&headers));
     loop {
         let woken = app.wake_sites.notified();
-        let Loaded { config, left_out } = load(&app, &agent, request.epoch).await?;
+        let Loaded { config, left_out } = load(&app, &agent, request.epoch, reads).await?;
         if request.have.as_ref() != Some(&config.revision)
             || tokio::time::Instant::now() >= deadline
         {
@@ -87,7 +98,7 @@ struct LeftOut {
     why: String,
 }
 
-async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<Loaded, Error> {
+async fn load(app: &App, agent: &Agent, epoch: i64, reads: bool) -> Result<Loaded, Error> {
     let mut conn = app.pool.begin().await?;
     let standing = agent.fence_again(&mut conn, epoch, app).await?;
     if standing == Standing::StandsBy {
@@ -100,6 +111,7 @@ async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<Loaded, Error> {
             site,
             subnets: Vec::new(),
             consoles: Vec::new(),
+            console_networks: Vec::new(),
         };
         return Ok(Loaded {
             config,
@@ -124,16 +136,45 @@ async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<Loaded, Error> {
             Err(why) => left_out.push(LeftOut { subnet: name, why }),
         }
     }
-    let consoles = db::consoles::list_targets(&mut conn, agent.site).await?;
+    let Consoles { targets, networks } = load_consoles(&mut conn, agent, reads).await?;
     conn.commit().await?;
-    let document = serde_json::to_vec(&(&subnets, &consoles)).map_err(Error::internal)?;
+    // Without networks the revision is that of the version before.
+    let document = match networks.is_empty() {
+        true => serde_json::to_vec(&(&subnets, &targets)),
+        false => serde_json::to_vec(&(&subnets, &targets, &networks)),
+    };
     let config = SiteConfig {
-        revision: Digest::of(&document).hex(),
+        revision: Digest::of(&document.map_err(Error::internal)?).hex(),
         site: agent.site_name.clone(),
         subnets,
-        consoles,
+        consoles: targets,
+        console_networks: networks,
     };
     Ok(Loaded { config, left_out })
+}
+
+/// The consoles of a site, and the networks of the consoles.
+struct Consoles {
+    targets: Vec<ConsoleTarget>,
+    networks: Vec<IpNet>,
+}
+
+/// Loads the consoles. An older agent gets no networks, and only the consoles inside.
+async fn load_consoles(
+    conn: &mut PgConnection,
+    agent: &Agent,
+    reads: bool,
+) -> Result<Consoles, Error> {
+    let mut targets = db::consoles::list_targets(conn, agent.site).await?;
+    let site = db::objects::find_by_id(conn, agent.site).await?;
+    let mut networks = site
+        .map(|site| read_networks(&site.spec, "console_networks"))
+        .unwrap_or_default();
+    if !reads {
+        targets.retain(|target| may_connect(&networks, target.address));
+        networks.clear();
+    }
+    Ok(Consoles { targets, networks })
 }
 
 fn build_subnet(name: String, document: SubnetDocument, reservations: Vec<Reservation>) -> Subnet {

@@ -65,7 +65,7 @@ async fn declare_world(server: &Server) -> Caller {
         ("/v1/images/other", fleet::image()),
         ("/v1/stacks/other", other_stack()),
         ("/v1/credentials/other", credential),
-        ("/v1/sites/far", json!({ "spec": {} })),
+        ("/v1/sites/far", fleet::site()),
         ("/v1/racks/r9", in_site(fleet::rack(), "far")),
         ("/v1/subnets/far-net", subnet_of("far", 82)),
         ("/v1/clusters/far", in_site(fleet::cluster(), "far")),

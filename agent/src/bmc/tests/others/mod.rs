@@ -139,6 +139,7 @@ fn ipmi_target(port: u16) -> IpmiTarget {
         firmware: Firmware::Uefi,
         also: None,
         machine: None,
+        bmc_networks: vec!["127.0.0.0/8".parse().unwrap()],
     }
 }
 

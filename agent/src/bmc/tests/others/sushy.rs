@@ -89,6 +89,7 @@ impl Sushy {
             system: None,
             also: None,
             machine: None,
+            bmc_networks: vec!["127.0.0.0/8".parse().unwrap()],
         };
         Some(Self {
             folder,
