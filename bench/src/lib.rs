@@ -34,6 +34,7 @@ pub async fn open(url: &str, key_file: &Path, connections: u32) -> anyhow::Resul
         wake_engine: Arc::new(Notify::new()),
         wake_agents: Arc::new(Notify::new()),
         wake_sites: Arc::new(Notify::new()),
+        streams: muster_server::streams::Streams::default(),
         wake_readers: Arc::new(watch::channel(0).0),
     })
 }

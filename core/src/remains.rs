@@ -58,8 +58,7 @@ impl Identifiers {
 
     /// Adds a MAC. Groups of receivers and the zero address belong to no machine.
     pub fn add_mac(&mut self, mac: Mac) {
-        let is_group = mac.0[0] & 1 == 1;
-        if !is_group && mac.0 != [0; 6] {
+        if mac.is_of_machine() {
             self.0
                 .insert((IdentifierKind::Mac.as_str(), mac.to_string()));
         }

@@ -60,6 +60,14 @@ macro_rules! as_text {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
 
+impl Mac {
+    /// Returns whether a machine can have the address: neither all zeros nor the address of a
+    /// group.
+    pub fn is_of_machine(self) -> bool {
+        self.0 != [0; 6] && self.0[0] & 1 == 0
+    }
+}
+
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;

@@ -7,6 +7,7 @@ use sqlx::PgPool;
 use tokio::sync::Notify;
 
 use crate::keys::Keys;
+use crate::streams::Streams;
 
 /// State shared by every request and task of one replica. Cheap to clone.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ pub struct App {
     pub wake_agents: Arc<Notify>,
     /// Wakes agents waiting for a changed site configuration.
     pub wake_sites: Arc<Notify>,
+    /// Event streams of this replica.
+    pub streams: Streams,
     /// Wakes pages and streams following the events.
     pub wake_readers: Arc<tokio::sync::watch::Sender<i64>>,
 }

@@ -19,6 +19,7 @@ pub mod request_id; // An id for each request
 pub mod router; // REST and pages on one listener
 pub mod schema; // Migrations, including those of newer versions
 pub mod sealed; // Sealed secrets, and hashes of tokens
+pub mod streams; // Event streams of the replica, with one reader of the database
 pub mod tasks; // Background tasks
 pub mod ui; // Pages
 pub mod webhooks; // Content and signature of webhook messages

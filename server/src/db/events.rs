@@ -145,7 +145,7 @@ pub struct EventRow {
 }
 
 /// The events to read: all events, or the events of one node, one object or some topics.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {
     pub node: Option<NodeId>,
     pub object: Option<ObjectId>,

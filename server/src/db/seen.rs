@@ -50,30 +50,6 @@ pub async fn list_on(
     })
 }
 
-/// Returns the numbers and nodes of events after `after` within a reader's read scope, and the
-/// position reached.
-pub async fn list_changed(
-    conn: &mut PgConnection,
-    sight: &Sight,
-    after: i64,
-    limit: i64,
-) -> Result<(Vec<(i64, Option<NodeId>)>, i64), Error> {
-    let (seqs, at) = search_range(conn, &EventFilter::default(), sight, after, limit).await?;
-    if seqs.is_empty() {
-        return Ok((Vec::new(), at));
-    }
-    let rows = sqlx::query!(
-        r#"SELECT seq, node_id AS "node: NodeId" FROM events WHERE seq = ANY ($1) ORDER BY seq"#,
-        &seqs
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok((
-        rows.into_iter().map(|row| (row.seq, row.node)).collect(),
-        at,
-    ))
-}
-
 async fn search_range(
     conn: &mut PgConnection,
     filter: &EventFilter,

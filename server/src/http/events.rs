@@ -1,7 +1,9 @@
 //! The history, as pages of JSON or as a stream. All readers see the same order, so a reader
 //! resuming after its last sequence number skips no event.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -19,10 +21,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::Query;
+use super::follower::Follower;
 use super::waiting;
-use crate::access::Sight;
 use crate::app::App;
-use crate::auth::{self, Actor};
+use crate::auth::Actor;
 use crate::db::events::{EventFilter, EventRow};
 use crate::db::seen::Found;
 use crate::error::Error;
@@ -36,7 +38,6 @@ const MOST: u32 = 1000;
 const TOPICS: usize = 20;
 /// The longest life of a stream. The client then reconnects, and the permissions are checked again.
 const STREAM_LASTS: Duration = Duration::from_secs(15 * 60);
-const BATCH: i64 = 200;
 
 /// The routes of events.
 pub fn router() -> OpenApiRouter<App> {
@@ -98,16 +99,9 @@ async fn list_events(
             1,
         )
         .await?;
-        let frames = stream_frames(
-            app,
-            Reader {
-                headers: headers.clone(),
-                filter,
-                sight,
-            },
-            after,
-        );
-        return Ok(Sse::new(frames)
+        let follower =
+            Follower::open(app, &actor, headers.clone(), filter, after, STREAM_LASTS).await?;
+        return Ok(Sse::new(stream_frames(follower))
             .keep_alive(KeepAlive::default())
             .into_response());
     }
@@ -193,84 +187,37 @@ pub fn parse_topics(list: Option<&str>) -> Result<Vec<String>, Error> {
     }
 }
 
-/// The reader of a stream, with filter and read scope.
-struct Reader {
-    headers: HeaderMap,
-    filter: EventFilter,
-    sight: Sight,
-}
-
-/// The event stream. Each database read also checks the reader's permissions again. The stream ends
-/// when these change, when the database fails, or after 15 minutes. The client resumes after its
-/// last event.
+/// The event stream. The last line of an ended stream is a comment with the reason. The client
+/// resumes after its last event.
 fn stream_frames(
-    app: App,
-    reader: Reader,
-    after: i64,
+    follower: Follower,
 ) -> impl Stream<Item = Result<Frame, Infallible>> + Send + use<> {
-    let changes = app.wake_readers.subscribe();
-    let ends = Instant::now() + STREAM_LASTS;
-    let state = (
-        app,
-        reader,
-        changes,
-        after,
-        std::collections::VecDeque::new(),
-    );
+    let ready: VecDeque<Arc<EventRow>> = VecDeque::new();
     stream::unfold(
-        state,
-        move |(app, reader, mut changes, mut after, mut ready)| async move {
-            while ready.is_empty() {
-                if Instant::now() >= ends {
-                    return None;
+        (Some(follower), ready),
+        |(mut follower, mut ready)| async move {
+            loop {
+                if let Some(row) = ready.pop_front() {
+                    return Some((Ok(render_frame(&row)), (follower, ready)));
                 }
-                match read_batch(&app, &reader, after).await {
-                    // The batch held only events outside the read scope; more events may follow.
-                    Ok(found) if found.rows.is_empty() && found.at > after => {
-                        after = found.at;
-                        continue;
+                match follower.as_mut()?.next_rows().await {
+                    Ok(rows) => ready.extend(rows),
+                    Err(end) => {
+                        let reason = Frame::default().comment(end.describe());
+                        return Some((Ok(reason), (None, ready)));
                     }
-                    Ok(found) => {
-                        after = found.at;
-                        ready.extend(found.rows);
-                    }
-                    Err(error) => {
-                        tracing::info!(%error, "event stream ends");
-                        return None;
-                    }
-                }
-                if ready.is_empty() {
-                    waiting::wait_for_change(&mut changes, ends).await;
                 }
             }
-            let row: EventRow = ready.pop_front()?;
-            let frame = Frame::default()
-                .id(row.seq.to_string())
-                .event(row.kind.clone());
-            let frame = match frame.json_data(render_event(row)) {
-                Ok(frame) => frame,
-                Err(error) => Frame::default().comment(error.to_string()),
-            };
-            Some((Ok(frame), (app, reader, changes, after, ready)))
         },
     )
 }
 
-async fn read_batch(app: &App, reader: &Reader, after: i64) -> Result<Found, Error> {
-    let Reader {
-        headers,
-        filter,
-        sight,
-    } = reader;
-    let found =
-        db::seen::list_on(&mut *app.pool.acquire().await?, filter, sight, after, BATCH).await?;
-    // Authenticate after the read: a permission revoked before the read hides these rows.
-    let actor = auth::authenticate(headers, app).await?;
-    actor.need_somewhere("fleet.read")?;
-    match actor.sight() == *sight {
-        true => Ok(found),
-        false => Err(Error::Forbidden(
-            "The read permissions of the caller have changed.".into(),
-        )),
+fn render_frame(row: &EventRow) -> Frame {
+    let frame = Frame::default()
+        .id(row.seq.to_string())
+        .event(row.kind.clone());
+    match frame.json_data(render_event(row.clone())) {
+        Ok(frame) => frame,
+        Err(error) => Frame::default().comment(error.to_string()),
     }
 }

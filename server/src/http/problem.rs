@@ -69,7 +69,8 @@ impl Error {
             Self::Unavailable(error) if is_full(error) => vec![(header::RETRY_AFTER, "30".into())],
             Self::Unavailable(_) => vec![(header::RETRY_AFTER, "2".into())],
             Self::Contended(_) => vec![(header::RETRY_AFTER, "1".into())],
-            Self::Caution(_) => vec![(header::RETRY_AFTER, "30".into())],
+            Self::Caution(_) | Self::StreamsFull => vec![(header::RETRY_AFTER, "30".into())],
+            Self::TooManyStreams { .. } => vec![(header::RETRY_AFTER, "5".into())],
             Self::Unauthenticated => vec![(header::WWW_AUTHENTICATE, "Bearer".into())],
             _ => Vec::new(),
         }

@@ -109,7 +109,7 @@ pub(super) fn refusal(error: Error) -> Result<(StatusCode, String), Error> {
         .map_or(sentence, |fault| fault.detail.clone());
     match error {
         Error::Unprocessable(_) => Ok((StatusCode::UNPROCESSABLE_ENTITY, told)),
-        Error::Conflict { .. } | Error::Taken(_) | Error::Busy { .. } => {
+        Error::Conflict { .. } | Error::BreaksNodes(_) | Error::Taken(_) | Error::Busy { .. } => {
             Ok((StatusCode::CONFLICT, told))
         }
         Error::Stale(_) => Ok((StatusCode::PRECONDITION_FAILED, told)),

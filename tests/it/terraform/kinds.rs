@@ -13,6 +13,7 @@ const SIGNING: &str = "whsec_Y2FuYXJ5IG9mIGEgd2ViaG9vaywgMzIgYnl0ZXM=";
 const FLEET: &str = r#"
 resource "muster_site" "lab" {
   name = "lab"
+  spec = { bmc_networks = ["10.78.0.0/24"] }
 }
 resource "muster_rack" "r1" {
   name   = "r1"
@@ -177,7 +178,7 @@ fn changed() -> String {
         ("units = 42", "units = 48"),
         (
             "agent_address = \"10.77.0.1\", mode",
-            "agent_address = \"10.77.0.2\", mode",
+            "agent_address = \"10.77.0.254\", mode",
         ),
         ("value = 9.4", "value = 9.25"),
         ("mtu = 9000", "mtu = 8000"),

@@ -124,5 +124,5 @@ pub fn machine_uuid(message: &Message) -> Option<String> {
 /// Returns whether a hardware address can belong to a single machine: neither zero nor a group
 /// address.
 pub fn is_unicast(mac: Mac) -> bool {
-    mac.0 != [0; 6] && mac.0[0] & 1 == 0
+    mac.is_of_machine()
 }

@@ -119,6 +119,17 @@ pub trait Declared: Kind {
         ready(Ok(()))
     }
 
+    /// Checks a newly written object together with the nodes that depend on it. `before` is `None`
+    /// for a new object.
+    fn allow_dependents(
+        _conn: &mut PgConnection,
+        _actor: &Actor,
+        _before: Option<&ObjectRow>,
+        _row: &ObjectRow,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        ready(Ok(()))
+    }
+
     /// Writes further rows of the kind, after the secret and before the event.
     fn written(
         _app: &App,

@@ -247,6 +247,7 @@ async fn write_rows<K: Declared>(
     db::objects::set_refs(conn, row.id, &refs).await?;
     allow_written(app, conn, actor, former, row, change).await?;
     K::allow_beside(conn, former, row).await?;
+    K::allow_dependents(conn, actor, former, row).await?;
     if let Some(secret) = change.spec.secret() {
         let place = secret_place(row.id);
         let sealed = app.keys.master.seal(&place, secret.reveal().as_bytes());

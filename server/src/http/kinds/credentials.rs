@@ -4,12 +4,14 @@ use muster_api::credentials::{CredentialPurpose, CredentialSpec, CredentialStatu
 use muster_core::values::Secret;
 use sqlx::PgConnection;
 
+use super::dependents;
 use crate::app::App;
+use crate::auth::Actor;
 use crate::db::objects::ObjectRow;
 use crate::document::fault;
 use crate::error::{Error, Fault};
 use crate::http::declared::Declared;
-use crate::http::kinds::calls;
+use crate::http::kinds::{calls, networks};
 
 /// The longest secret, in bytes. A munge key has 1 KiB and a TLS key 4 KiB.
 const LONGEST: usize = 64 << 10;
@@ -38,11 +40,39 @@ impl Declared for CredentialSpec {
                 format!("1 to {LONGEST} bytes"),
             ));
         }
+        if self.purpose != CredentialPurpose::Bmc && !self.networks.is_empty() {
+            faults.push(fault(
+                "/spec/networks",
+                "not_of_purpose",
+                "Only a BMC's credential names networks; leave `networks` out.",
+            ));
+        }
+        faults.extend(networks::list_faults("/spec/networks", &self.networks));
         faults
+    }
+
+    async fn allow_beside(
+        conn: &mut PgConnection,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        networks::check_credential(conn, before, row).await
     }
 
     fn secret(&self) -> Option<&Secret> {
         self.secret.as_ref()
+    }
+
+    async fn allow_dependents(
+        conn: &mut PgConnection,
+        actor: &Actor,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        match before {
+            Some(before) => dependents::credentials::keep_use(conn, actor, before, row).await,
+            None => Ok(()),
+        }
     }
 
     async fn status(

@@ -3,12 +3,14 @@
 mod calls;
 mod clusters;
 mod credentials;
+mod dependents;
 mod fits;
 mod hardware_profiles;
 mod images;
 mod maintenance_windows;
 mod monitors;
 mod network_profiles;
+mod networks;
 pub(super) mod pools;
 mod racks;
 mod residents;

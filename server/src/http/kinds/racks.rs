@@ -4,7 +4,8 @@ use muster_api::racks::RackSpec;
 use muster_core::cabling;
 use sqlx::PgConnection;
 
-use super::residents;
+use super::{dependents, residents};
+use crate::auth::Actor;
 use crate::db::objects::ObjectRow;
 use crate::document::fault;
 use crate::error::{Error, Fault};
@@ -53,5 +54,17 @@ impl Declared for RackSpec {
     ) -> Result<(), Error> {
         let advice = "move each node with `muster node move` first";
         residents::keep_place(conn, before, row, "site", advice).await
+    }
+
+    async fn allow_dependents(
+        conn: &mut PgConnection,
+        actor: &Actor,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        match before {
+            Some(before) => dependents::racks::keep_units(conn, actor, before, row).await,
+            None => Ok(()),
+        }
     }
 }

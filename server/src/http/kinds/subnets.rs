@@ -6,11 +6,11 @@ use std::net::Ipv4Addr;
 use muster_api::subnets::SubnetSpec;
 use sqlx::PgConnection;
 
-use super::residents;
-use crate::app::App;
+use super::{dependents, networks, residents};
+use crate::auth::Actor;
 use crate::db;
 use crate::db::objects::ObjectRow;
-use crate::document::fault;
+use crate::document::{self, fault};
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference};
 use crate::intents::nodes::addresses::is_host;
@@ -75,21 +75,49 @@ impl Declared for SubnetSpec {
         row: &ObjectRow,
     ) -> Result<(), Error> {
         let advice = "take the subnet out of `macs` of each node first";
-        residents::keep_place(conn, before, row, "site", advice).await
+        residents::keep_place(conn, before, row, "site", advice).await?;
+        refuse_overlapping(conn, row).await?;
+        networks::check_subnet(conn, before, row).await
     }
 
-    /// Rejects a network overlapping another subnet of the site. A site has one provisioning
-    /// network, and each address must belong to a single subnet.
-    async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
-        let Some(other) = db::taken::find_overlapping(conn, row.id).await? else {
-            return Ok(());
-        };
-        let detail = "Another subnet of the site has addresses of this network.";
-        Err(Error::taken(
-            "objects_name_key",
-            format!("subnet, {other}"),
-            "network_taken",
-            detail,
-        ))
+    /// Addresses outside of every machine and listener are refused in new specs. A stored one may
+    /// stay.
+    async fn allow_dependents(
+        conn: &mut PgConnection,
+        actor: &Actor,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        let new: Self = document::stored(row)?;
+        let former = before.and_then(|before| document::stored::<Self>(before).ok());
+        let known = former.map_or_else(Vec::new, |former| former.list_unanswered());
+        let faults: Vec<Fault> = new
+            .list_unanswered()
+            .into_iter()
+            .filter(|found| !known.contains(found))
+            .map(|found| fault(found.pointer, "no_machine", found.detail))
+            .collect();
+        if !faults.is_empty() {
+            return Err(Error::Unprocessable(faults));
+        }
+        match before {
+            Some(before) => dependents::subnets::keep_addresses(conn, actor, before, row).await,
+            None => Ok(()),
+        }
     }
+}
+
+/// Rejects a network overlapping another subnet of the site. A site has one provisioning network,
+/// and each address must belong to a single subnet.
+async fn refuse_overlapping(conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
+    let Some(other) = db::taken::find_overlapping(conn, row.id).await? else {
+        return Ok(());
+    };
+    let detail = "Another subnet of the site has addresses of this network.";
+    Err(Error::taken(
+        "objects_name_key",
+        format!("subnet, {other}"),
+        "network_taken",
+        detail,
+    ))
 }

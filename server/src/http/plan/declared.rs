@@ -69,7 +69,7 @@ pub(super) async fn plan_declared<K: Declared>(
     let mut planned = planned(object, change, differences);
     if change == Change::Changed {
         let id = written["id"].as_str().unwrap_or_default();
-        planned = reach.complete(conn, id, planned).await?;
+        planned = reach.complete(conn, actor, id, planned).await?;
     }
     match change != Change::Unchanged && K::KIND == PoolSpec::KIND {
         true => reach::add_new_claims(conn, actor, planned).await,

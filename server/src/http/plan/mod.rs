@@ -246,10 +246,18 @@ fn plan_refused(object: &Desired, error: &Error) -> PlannedObject {
             .map(|one| fault(&one.pointer, one.code, one.detail.clone()))
             .collect(),
     };
-    PlannedObject {
+    let refused = PlannedObject {
         blockers,
         ..planned(object, Change::Unchanged, Vec::new())
+    };
+    if let Error::BreaksNodes(broken) = error {
+        return PlannedObject {
+            nodes: broken.nodes.clone(),
+            node_count: broken.count,
+            ..refused
+        };
     }
+    refused
 }
 
 #[cfg(test)]

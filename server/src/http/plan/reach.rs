@@ -24,12 +24,17 @@ use crate::intents::claims::replicas;
 
 /// The largest number of nodes named in a plan.
 const NAMED: i64 = 10_000;
+/// The largest number of nodes whose place is compared with the read scope of the caller.
+const COMPARED: usize = 200;
 
 /// The effect of a change on the nodes with a reference to the object.
 pub(super) struct Reach {
     effect: Effect,
     /// Whether the nodes must pass their gates after the change.
     gated: bool,
+    /// Whether nodes use the object themselves, also without a claim. The nodes keep their present
+    /// state until the next use.
+    direct: bool,
 }
 
 impl Reach {
@@ -43,6 +48,7 @@ impl Reach {
         let nothing = Self {
             effect: Effect::None,
             gated: false,
+            direct: false,
         };
         let Some(before) = before else {
             return Ok(nothing);
@@ -63,18 +69,34 @@ impl Reach {
             "network_profile" if before != after => Self {
                 effect: Effect::Reinstall,
                 gated: true,
+                ..nothing
             },
             "suite" => Self {
-                effect: Effect::None,
                 gated: before != after,
+                ..nothing
             },
             "cluster" if before != after => Self {
                 effect: Effect::InPlace,
-                gated: false,
+                ..nothing
             },
             "credential" if before["purpose"] == "stack" => Self {
                 effect: Effect::InPlace,
-                gated: false,
+                ..nothing
+            },
+            // DHCP, the next power act, the next inspection or the next gates show the change.
+            "hardware_profile" if before != after => Self {
+                gated: true,
+                direct: true,
+                ..nothing
+            },
+            "rack" | "subnet" if before != after => Self {
+                direct: true,
+                ..nothing
+            },
+            // A spec does not show the secret.
+            "credential" => Self {
+                direct: true,
+                ..nothing
             },
             _ => nothing,
         })
@@ -85,6 +107,7 @@ impl Reach {
         Self {
             effect,
             gated: effect != Effect::None,
+            direct: false,
         }
     }
 
@@ -92,13 +115,28 @@ impl Reach {
     pub(super) async fn complete(
         self,
         conn: &mut PgConnection,
+        actor: &Actor,
         id: &str,
         planned: PlannedObject,
     ) -> Result<PlannedObject, Error> {
-        if self.effect == Effect::None && !self.gated {
+        if self.effect == Effect::None && !self.gated && !self.direct {
             return Ok(planned);
         }
         let id = id.parse().map_err(Error::internal)?;
+        if self.direct {
+            let (nodes, node_count) = db::dependents::list_users(conn, id, NAMED).await?;
+            let mut gates = Vec::new();
+            if self.gated && node_count > 0 {
+                let pools = db::plans::list_pools(conn, id).await?;
+                gates = list_gates(conn, &pools).await?;
+            }
+            return Ok(PlannedObject {
+                nodes: keep_readable(conn, actor, nodes).await?,
+                node_count,
+                gates,
+                ..planned
+            });
+        }
         let pools = db::plans::list_pools(conn, id).await?;
         let (nodes, node_count) = db::plans::list_held(conn, &pools, NAMED).await?;
         if node_count == 0 {
@@ -151,6 +189,25 @@ impl Reach {
     }
 }
 
+/// Keeps the names of nodes within the actor's read scope. A scope with labels may have a rack
+/// without the rack's nodes.
+async fn keep_readable(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    names: Vec<String>,
+) -> Result<Vec<String>, Error> {
+    if actor.sight().is_empty() {
+        return Ok(names);
+    }
+    let mut readable = Vec::new();
+    for name in names.into_iter().take(COMPARED) {
+        if actor.find_node(conn, &name).await?.is_some() {
+            readable.push(name);
+        }
+    }
+    Ok(readable)
+}
+
 async fn of_pool(
     conn: &mut PgConnection,
     before: &PoolSpec,
@@ -183,6 +240,7 @@ async fn of_pool(
     Ok(Reach {
         effect,
         gated: effect != Effect::None || before.suite != after.suite,
+        direct: false,
     })
 }
 

@@ -30,7 +30,8 @@ struct Held {
 }
 
 /// Reserves an address for each boot MAC of a node. A subnet stays locked until the transaction
-/// ends, so that two nodes never get the same address. Problems are added to `faults`.
+/// ends, so that two nodes never get the same address. Problems are added to `faults`. A MAC of no
+/// machine is refused, unless the node had the MAC before (`former`).
 ///
 /// # Errors
 /// 403 for a new subnet beyond the rights of the writer.
@@ -39,6 +40,7 @@ pub(crate) async fn reserve(
     referrer: &Referrer<'_>,
     faults: &mut Vec<Fault>,
     spec: &NodeSpec,
+    former: &BTreeSet<Mac>,
 ) -> Result<Vec<MacRow>, Error> {
     let mut rows = Vec::new();
     if !(1..=MOST).contains(&spec.macs.len()) {
@@ -68,6 +70,17 @@ pub(crate) async fn reserve(
                 format!("/spec/macs/{at}/mac"),
                 "twice",
                 "The interface is listed twice.",
+            ));
+            continue;
+        }
+        if !mac.mac.is_of_machine() && !former.contains(&mac.mac) {
+            faults.push(fault(
+                format!("/spec/macs/{at}/mac"),
+                "no_machine",
+                format!(
+                    "{} is no machine's address: write the MAC of the interface that boots.",
+                    mac.mac
+                ),
             ));
             continue;
         }
@@ -138,7 +151,12 @@ fn lease_address(
             format!("{name} belongs to another site."),
         ));
     }
+    let stored = held.taken.get(&mac.mac).copied();
     let address = match mac.address {
+        // An address stored before a rule goes on.
+        Some(address) if stored == Some(IpAddr::V4(address)) && !held.given.contains(&address) => {
+            address
+        }
         Some(address) => {
             check_wanted(held, address).map_err(|why| fault(pointer("address"), "not_free", why))?
         }
@@ -159,16 +177,8 @@ fn lease_address(
 /// another node fails at the write, by a constraint of the database; the error then names the
 /// holder.
 fn check_wanted(held: &Held, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
-    if !is_host(&held.spec, address) {
-        return Err(format!(
-            "{address} is not a host address of {}.",
-            held.spec.network
-        ));
-    }
-    if is_reserved(&held.spec, address) {
-        return Err(format!(
-            "{address} belongs to the agent, the gateway or the dynamic range."
-        ));
+    if let Some(conflict) = find_conflict(&held.spec, address) {
+        return Err(format!("{}.", conflict.describe(&held.spec, address)));
     }
     match held.given.contains(&address) {
         true => Err(format!("{address} is listed twice.")),
@@ -183,16 +193,49 @@ fn pick_address(held: &Held, mac: Mac) -> Option<Ipv4Addr> {
     }
     let taken: BTreeSet<IpAddr> = held.taken.values().copied().collect();
     let free = |address: &Ipv4Addr| {
-        !is_reserved(&held.spec, *address) && !taken.contains(&IpAddr::V4(*address))
+        find_conflict(&held.spec, *address).is_none() && !taken.contains(&IpAddr::V4(*address))
     };
     held.spec.network.hosts().find(free)
 }
 
-fn is_reserved(subnet: &SubnetSpec, address: Ipv4Addr) -> bool {
+/// The reason why no node can have an address of a subnet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conflict {
+    NotHost,
+    Agent,
+    Gateway,
+    /// The address is lent to undeclared machines.
+    Lent,
+}
+
+impl Conflict {
+    /// The conflict as a sentence without the full stop.
+    pub(crate) fn describe(self, subnet: &SubnetSpec, address: Ipv4Addr) -> String {
+        match self {
+            Self::NotHost => format!("{address} is not a host address of {}", subnet.network),
+            Self::Agent => format!("{address} belongs to the agent"),
+            Self::Gateway => format!("{address} belongs to the gateway"),
+            Self::Lent => format!("{address} belongs to the dynamic range"),
+        }
+    }
+}
+
+/// Returns the reason why no node can have the address. The write of a node and the write of its
+/// subnet check the same rule.
+pub(crate) fn find_conflict(subnet: &SubnetSpec, address: Ipv4Addr) -> Option<Conflict> {
+    if !is_host(subnet, address) {
+        return Some(Conflict::NotHost);
+    }
+    if address == subnet.agent_address {
+        return Some(Conflict::Agent);
+    }
+    if subnet.gateway == Some(address) {
+        return Some(Conflict::Gateway);
+    }
     let lent = subnet
         .dynamic_range
         .is_some_and(|range| (range.first..=range.last).contains(&address));
-    lent || address == subnet.agent_address || subnet.gateway == Some(address)
+    lent.then_some(Conflict::Lent)
 }
 
 /// Whether a machine may have the address: inside the network, and neither the network address nor

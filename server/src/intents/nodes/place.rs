@@ -16,8 +16,9 @@ use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::dry_run;
 use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::nodes::budgets;
 use crate::intents::nodes::resolve::{REFERENCES, find_end};
-use crate::intents::nodes::write;
+use crate::intents::nodes::{networks, write};
 use crate::intents::references::Referrer;
 use crate::intents::writing::{self, Effect};
 
@@ -58,39 +59,6 @@ fn describe_changes(before: &Value, after: &Value) -> Vec<String> {
             )
         })
         .collect()
-}
-
-/// Returns a blocker where the power budget of another rack cannot take the node's reserved power.
-/// The rack stays locked until the transaction ends.
-async fn find_power_blockers(
-    conn: &mut PgConnection,
-    node: &LockedNode,
-    rack: &str,
-) -> Result<Vec<String>, Error> {
-    if node.power_reserved_w == 0 || node.spec["rack"] == rack {
-        return Ok(Vec::new());
-    }
-    // A missing rack was reported before.
-    let Some(row) = db::objects::find_for_reference(conn, "rack", rack).await? else {
-        return Ok(Vec::new());
-    };
-    let (budget, committed) = db::power::hold_rack(conn, row.id).await?;
-    let wanted = i64::from(node.power_reserved_w);
-    Ok(match budget.map(i64::from) {
-        Some(budget) if committed + wanted > budget => vec![format!(
-            "{rack}'s power budget: {committed} of {budget} W are committed, {} holds {wanted} W.",
-            node.name
-        )],
-        _ => Vec::new(),
-    })
-}
-
-/// Rejects the action where any blocker exists.
-pub(crate) fn refuse(blockers: &[String]) -> Result<(), Error> {
-    match blockers.is_empty() {
-        true => Ok(()),
-        false => Err(Error::conflict("blocked", blockers.join(" "))),
-    }
 }
 
 /// Writes the finished operation and its event.
@@ -162,7 +130,7 @@ pub async fn rename(
                 blockers,
             });
         }
-        refuse(&blockers)?;
+        budgets::refuse(&blockers)?;
         db::nodes::set_name(conn, node.id, name.as_str(), app.clock.now()).await?;
         let reason = body.reason.as_deref();
         record_done(conn, app, actor, &node, "rename", &changes, reason).await
@@ -218,7 +186,9 @@ pub async fn relocate(
         );
         allow_ends(conn, actor, &node, &raw["spec"]).await?;
         let changes = describe_changes(&node.spec, &raw["spec"]);
-        let blockers = find_power_blockers(conn, &node, &body.rack).await?;
+        let mut blockers = budgets::find_blockers(conn, &node, &body.rack).await?;
+        let faults = networks::list_faults(conn, Some(&node.spec), &raw["spec"]).await?;
+        blockers.extend(faults.into_iter().map(|fault| fault.detail));
         if how.dry_run {
             let effect = if changes.is_empty() {
                 "none"
@@ -231,7 +201,7 @@ pub async fn relocate(
                 blockers,
             });
         }
-        refuse(&blockers)?;
+        budgets::refuse(&blockers)?;
         let document = Document::read(raw)?;
         let id = node.id.to_string();
         let current = Some(node.clone());

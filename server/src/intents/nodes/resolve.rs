@@ -1,7 +1,10 @@
 //! The spec of a node as rows: the named objects, the power control and the addresses.
 
+use std::collections::BTreeSet;
+
 use muster_api::nodes::{NodeConsole, NodePower, NodeSpec};
 use muster_api::object::Draft;
+use muster_core::values::Mac;
 use serde_json::Value;
 use sqlx::PgConnection;
 
@@ -25,9 +28,15 @@ pub(crate) const REFERENCES: Table = &[
 ];
 
 /// Longest user name of IPMI 2.0 (section 22.28).
-const IPMI_USER_BYTES: usize = 16;
+pub(crate) const IPMI_USER_BYTES: usize = 16;
 
-/// Finds the objects named by the spec and reserves the addresses.
+/// The limits of IPMI for accounts, as a sentence.
+pub(crate) fn describe_ipmi_user() -> String {
+    format!("An IPMI user has at most {IPMI_USER_BYTES} bytes, and its password 20.")
+}
+
+/// Finds the objects named by the spec and reserves the addresses. `former` is the stored spec,
+/// `None` for a new node.
 ///
 /// # Errors
 /// 403 for a new reference beyond the rights of the writer; 422 with every fault of the spec.
@@ -36,6 +45,7 @@ pub(crate) async fn resolve(
     referrer: &Referrer<'_>,
     draft: Draft<NodeSpec>,
     as_written: Value,
+    former: Option<&Value>,
 ) -> Result<(Content, Vec<MacRow>), Error> {
     let spec = draft.spec;
     let mut faults = label_faults(&draft.labels, &draft.annotations);
@@ -47,7 +57,8 @@ pub(crate) async fn resolve(
     let profile = find_end(conn, referrer, &mut faults, "/spec/profile", kind, profile).await?;
     check_place(&mut faults, &spec, rack.as_ref());
     let power = resolve_power(conn, referrer, &mut faults, &spec.power).await?;
-    let macs = addresses::reserve(conn, referrer, &mut faults, &spec).await?;
+    let had = former.map(list_macs).unwrap_or_default();
+    let macs = addresses::reserve(conn, referrer, &mut faults, &spec, &had).await?;
     let (Some(site), Some(power), true) = (site, power, faults.is_empty()) else {
         return Err(Error::Unprocessable(faults));
     };
@@ -66,6 +77,7 @@ pub(crate) async fn resolve(
             .console
             .map(|NodeConsole::Tcp { address, port }| (address, port)),
         protected: spec.protected,
+        certificate: None,
     };
     Ok((content, macs))
 }
@@ -106,6 +118,13 @@ pub(crate) async fn find_end(
         faults.push(missing_fault(pointer, kind, name));
     }
     Ok(row)
+}
+
+/// Lists the MACs of a stored spec, also of an unreadable spec.
+fn list_macs(spec: &Value) -> BTreeSet<Mac> {
+    let macs = spec["macs"].as_array().into_iter().flatten();
+    macs.filter_map(|mac| mac["mac"].as_str()?.parse().ok())
+        .collect()
 }
 
 fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&ObjectRow>) {
@@ -190,13 +209,10 @@ async fn resolve_power(
                 .as_ref()
                 .and_then(|row| row.spec["user"].as_str());
             if user.is_some_and(|user| user.len() > IPMI_USER_BYTES) {
-                let detail = format!(
-                    "An IPMI user has at most {IPMI_USER_BYTES} bytes, and its password 20."
-                );
                 faults.push(fault(
                     format!("{pointer}/credential"),
                     "out_of_range",
-                    detail,
+                    describe_ipmi_user(),
                 ));
             }
             let (address, port, firmware) = (bmc.address, bmc.port, bmc.firmware);
