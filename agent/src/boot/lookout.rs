@@ -1,6 +1,6 @@
 //! Records the actions of machines seen on the network, for the waiting job and for the server.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +15,12 @@ use super::arm::ArmedBoots;
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// Maximum number of remembered sightings. A flood of fake machines only clears the memory.
 const MOST: usize = 4096;
+/// Period of the limits below.
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+/// Maximum number of machines without an armed boot that are reported in a minute.
+const MACHINES_IN_A_MINUTE: usize = 256;
+/// Maximum number of reported sightings of a machine in a minute. A boot has about ten.
+const SIGHTINGS_IN_A_MINUTE: u32 = 60;
 
 /// The identity claimed by a machine. The values are not trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +37,18 @@ pub struct Lookout {
     queue: mpsc::Sender<Sighting>,
     clock: Clock,
     recent: Mutex<HashMap<(Mac, u8), (Timestamp, String)>>,
+    minute: Mutex<Minute>,
+}
+
+/// The sightings reported in the present minute, by machine.
+#[derive(Debug, Default)]
+struct Minute {
+    began_at: Timestamp,
+    reported: HashMap<Mac, u32>,
+    /// Reported machines without an armed boot.
+    strangers: HashSet<Mac>,
+    /// A warning was logged in this minute.
+    is_logged: bool,
 }
 
 impl Lookout {
@@ -40,6 +58,7 @@ impl Lookout {
             queue,
             clock,
             recent: Mutex::default(),
+            minute: Mutex::default(),
         }
     }
 
@@ -54,7 +73,7 @@ impl Lookout {
             detail: detail.into(),
         };
         self.armed.saw(&sighting);
-        if !self.is_news(&sighting) {
+        if !self.is_news(&sighting) || !self.is_within_limits(&sighting) {
             return;
         }
         self.log(&sighting);
@@ -73,6 +92,37 @@ impl Lookout {
             Some(session) => session.in_scope(|| tracing::info!(?what, detail, "machine seen")),
             None => tracing::debug!(%mac, ?what, detail, "machine seen"),
         }
+    }
+
+    /// Counts a sighting, and returns whether the sighting is reported. A machine with an armed
+    /// boot is reported during a flood of fake machines too.
+    fn is_within_limits(&self, sighting: &Sighting) -> bool {
+        let is_armed = self.armed.session(sighting.mac).is_some();
+        let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
+        let apart = sighting.at.duration_since(minute.began_at);
+        if apart >= MINUTE || apart.is_negative() {
+            *minute = Minute {
+                began_at: sighting.at,
+                ..Minute::default()
+            };
+        }
+        let is_known = is_armed || minute.strangers.contains(&sighting.mac);
+        if !is_known && minute.strangers.len() >= MACHINES_IN_A_MINUTE {
+            if !minute.is_logged {
+                minute.is_logged = true;
+                tracing::warn!(
+                    limit = MACHINES_IN_A_MINUTE,
+                    "more machines seen than are reported in a minute; further machines are left out"
+                );
+            }
+            return false;
+        }
+        if !is_known {
+            minute.strangers.insert(sighting.mac);
+        }
+        let reported = minute.reported.entry(sighting.mac).or_default();
+        *reported += 1;
+        *reported <= SIGHTINGS_IN_A_MINUTE
     }
 
     fn is_news(&self, sighting: &Sighting) -> bool {
@@ -100,4 +150,42 @@ fn plain(text: &str) -> Option<String> {
         .take(64)
         .collect();
     Some(kept.trim().to_owned()).filter(|kept| !kept.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookout(clock: Clock) -> (Lookout, mpsc::Receiver<Sighting>) {
+        let (queue, reported) = mpsc::channel(4096);
+        (Lookout::new(ArmedBoots::new(), queue, clock), reported)
+    }
+
+    #[test]
+    fn a_flood_of_machines_is_reported_up_to_the_limit_of_a_minute() {
+        let clock = Clock::manual("2026-01-05T08:00:00Z".parse().unwrap());
+        let (lookout, reported) = lookout(clock.clone());
+        let flood = || {
+            for n in 0..MACHINES_IN_A_MINUTE + 9 {
+                let [_, _, _, _, _, _, high, low] = (n as u64).to_be_bytes();
+                let mac = Mac([2, 0, 0, 0, high, low]);
+                lookout.saw(mac, Seen::Dhcp, Identity::default(), "");
+            }
+        };
+        flood();
+        assert_eq!(reported.len(), MACHINES_IN_A_MINUTE);
+        clock.advance(MINUTE);
+        flood();
+        assert_eq!(reported.len(), 2 * MACHINES_IN_A_MINUTE);
+    }
+
+    #[test]
+    fn a_machine_with_ever_new_details_is_reported_up_to_a_limit() {
+        let (lookout, reported) = lookout(Clock::manual("2026-01-05T08:00:00Z".parse().unwrap()));
+        for n in 0..SIGHTINGS_IN_A_MINUTE + 9 {
+            let (mac, who) = (Mac([2, 0, 0, 0, 0, 1]), Identity::default());
+            lookout.saw(mac, Seen::Dhcp, who, format!("vendor {n}"));
+        }
+        assert_eq!(reported.len(), SIGHTINGS_IN_A_MINUTE as usize);
+    }
 }

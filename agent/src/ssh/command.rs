@@ -90,13 +90,14 @@ impl Command {
     pub fn bounds(&self) -> Bounds {
         let (seconds, output_bytes) = match self {
             Self::PairServe => (0, 0),
-            Self::PairAsk { within_s } => (*within_s, 16 << 20),
+            Self::PairAsk { within_s } => (*within_s, 4 << 20),
             Self::Version | Self::BootId | Self::Cancel { .. } | Self::Answer { .. } => {
                 (30, 64 << 10)
             }
             Self::Reboot | Self::PowerOff | Self::TrustCa | Self::WriteMarker => (30, 64 << 10),
             Self::Run { .. } | Self::RunAttached { .. } => (60, 64 << 10),
-            Self::Inventory | Self::InventoryHeard => (180, 16 << 20),
+            // The server stores facts up to the same size.
+            Self::Inventory | Self::InventoryHeard => (180, 4 << 20),
             Self::InstallNode { .. } => (300, 64 << 10),
             Self::Attach { .. } => (0, 0),
         };

@@ -5,6 +5,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use russh::client::Msg;
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 use super::command::Command;
 use super::exec::{End, feed};
@@ -13,6 +15,18 @@ use super::{Session, SshError};
 /// Maximum length of a line in bytes. The result of a gate run holds two escaped 64 KiB tails per
 /// gate.
 const LINE_BYTES: usize = 16 << 20;
+/// Length in bytes above which a line is long. Only results of gate runs are longer.
+const LONG_BYTES: usize = 1 << 20;
+/// Maximum number of long lines that the agent reads at the same time, for all jobs together. Other
+/// jobs wait, so nodes with endless lines cannot use up the memory of the agent.
+static LONG_LINES: Semaphore = Semaphore::const_new(4);
+/// Maximum time for a long line, from the first place among the long lines to the end of the line.
+/// A line without an end gives the place back.
+const LONG_WITHIN: Duration = Duration::from_secs(120);
+/// Maximum number of lines of a command.
+const LINES_MAX: u64 = 1_000_000;
+/// Maximum number of bytes of a command.
+const BYTES_MAX: u64 = 1 << 30;
 
 impl Session {
     /// Starts a command and reads its output line by line. The caller sets the deadline, and
@@ -87,6 +101,26 @@ pub struct Lines {
     /// Number of bytes in `buffer` already searched for a line end.
     scanned: usize,
     end: End,
+    /// Number of lines and bytes returned.
+    counted: Counted,
+    /// The place among the long lines, with the time limit of the line.
+    long: Option<(SemaphorePermit<'static>, Instant)>,
+}
+
+/// The lines of a command so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    lines: u64,
+    bytes: u64,
+}
+
+impl Counted {
+    /// Counts a line. Returns whether the line is within the limits.
+    fn add(&mut self, length: usize) -> bool {
+        self.lines += 1;
+        self.bytes = self.bytes.saturating_add(length as u64);
+        self.lines <= LINES_MAX && self.bytes <= BYTES_MAX
+    }
 }
 
 impl Lines {
@@ -108,6 +142,40 @@ impl Lines {
             buffer: BytesMut::new(),
             scanned: 0,
             end: End::default(),
+            counted: Counted::default(),
+            long: None,
+        }
+    }
+
+    fn too_much(&self, limit: usize) -> SshError {
+        SshError::TooMuch {
+            command: self.command.to_string(),
+            limit,
+        }
+    }
+
+    /// Returns the time limit of the present line, and waits for a place if the line has become
+    /// long. Cancel safe.
+    async fn line_deadline(&mut self) -> Option<Instant> {
+        if self.scanned <= LONG_BYTES {
+            return None;
+        }
+        if self.long.is_none() {
+            // The semaphore is never closed.
+            let place = LONG_LINES.acquire().await.ok()?;
+            self.long = Some((place, Instant::now() + LONG_WITHIN));
+        }
+        self.long.as_ref().map(|(_, deadline)| *deadline)
+    }
+
+    /// Waits for the next message of the channel.
+    async fn receive(&mut self) -> Result<Option<ChannelMsg>, SshError> {
+        let Some(deadline) = self.line_deadline().await else {
+            return Ok(self.reader.wait().await);
+        };
+        match tokio::time::timeout_at(deadline, self.reader.wait()).await {
+            Ok(message) => Ok(message),
+            Err(_) => Err(self.too_much(LONG_BYTES)),
         }
     }
 
@@ -116,7 +184,8 @@ impl Lines {
     /// safe.
     ///
     /// # Errors
-    /// `Exit`, `Lost`, or `TooMuch` when a line exceeds the maximum length.
+    /// `Exit`, `Lost`, or `TooMuch` when a line exceeds the maximum length, when a long line does
+    /// not end in time, or when the command prints more lines or bytes than any job.
     pub async fn next(&mut self) -> Result<Option<Bytes>, SshError> {
         loop {
             if let Some(at) = self.buffer[self.scanned..]
@@ -125,16 +194,17 @@ impl Lines {
             {
                 let line = self.buffer.split_to(self.scanned + at + 1).freeze();
                 self.scanned = 0;
-                return Ok(Some(line));
+                self.long = None;
+                return match self.counted.add(line.len()) {
+                    true => Ok(Some(line)),
+                    false => Err(self.too_much(1 << 30)),
+                };
             }
             self.scanned = self.buffer.len();
             if self.scanned > LINE_BYTES {
-                return Err(SshError::TooMuch {
-                    command: self.command.to_string(),
-                    limit: LINE_BYTES,
-                });
+                return Err(self.too_much(LINE_BYTES));
             }
-            match self.reader.wait().await {
+            match self.receive().await? {
                 Some(ChannelMsg::Data { data }) => self.buffer.extend_from_slice(&data),
                 Some(message) => self.end.note(&message),
                 None => {
@@ -144,5 +214,26 @@ impl Lines {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_within_the_limits_up_to_its_last_line_and_its_last_byte() {
+        let mut counted = Counted {
+            lines: LINES_MAX - 1,
+            bytes: 0,
+        };
+        assert!(counted.add(1));
+        assert!(!counted.add(1));
+        let mut counted = Counted {
+            lines: 0,
+            bytes: BYTES_MAX - 1,
+        };
+        assert!(counted.add(1));
+        assert!(!counted.add(1));
     }
 }

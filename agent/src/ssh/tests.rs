@@ -160,6 +160,47 @@ async fn lines_come_whole_and_an_unfinished_one_is_none() {
     assert_eq!(seen, [4, 4, 100_001]);
 }
 
+/// Five nodes send lines above the length of a long line, and every command goes on. The first four
+/// lines end, so the fifth is read too.
+#[tokio::test]
+async fn long_lines_of_many_nodes_are_read_one_after_the_other() {
+    let sshd = Sshd::start("head -c 2000000 /dev/zero | tr '\\0' x; echo; cat >/dev/null");
+    let read = async || {
+        let session = Session::connect(&sshd.login(PRINCIPAL), SOON)
+            .await
+            .unwrap();
+        let (job, offset) = (JobId::new(), 0);
+        let command = Command::Attach { job, offset };
+        let mut lines = session.lines(command).await.unwrap();
+        let length = lines.next().await.unwrap().unwrap().len();
+        (length, lines)
+    };
+    let read = tokio::time::timeout(
+        SOON,
+        futures::future::join_all([read(), read(), read(), read(), read()]),
+    )
+    .await
+    .expect("a long line gives its place back");
+    for (length, _lines) in read {
+        assert_eq!(length, 2_000_001);
+    }
+}
+
+#[tokio::test]
+async fn a_line_beyond_every_result_is_refused() {
+    let sshd = Sshd::start("head -c 17000000 /dev/zero | tr '\\0' x; echo");
+    let session = Session::connect(&sshd.login(PRINCIPAL), SOON)
+        .await
+        .unwrap();
+    let (job, offset) = (JobId::new(), 0);
+    let mut lines = session
+        .lines(Command::Attach { job, offset })
+        .await
+        .unwrap();
+    let error = lines.next().await.unwrap_err();
+    assert!(matches!(error, SshError::TooMuch { .. }), "{error}");
+}
+
 /// The cable of the node is pulled: no close arrives, and no data either.
 #[tokio::test]
 async fn a_silent_connection_is_noticed() {

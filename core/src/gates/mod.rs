@@ -2,6 +2,7 @@
 //! never follows from an exit code alone.
 
 mod assess; // Compares samples with criteria, giving the verdict
+mod budget; // Size of a run
 mod catalogue; // Parsers, their metrics and units
 mod checks; // Common checks of GPU clusters, and the gates covering each
 mod fingerprint; // Hardware fingerprint of a result
@@ -23,6 +24,7 @@ mod words; // Variables allowed in argv
 pub mod xid; // Actions for Xid errors of NVIDIA drivers
 
 pub use assess::{Assessment, Sample, assess, unmeasurable};
+pub use budget::{RUN_BYTES, cut_evidence};
 pub use catalogue::{Metric, Parser, TEXT};
 pub use checks::{CHECKS, Check};
 pub use fingerprint::fingerprint;

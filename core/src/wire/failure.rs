@@ -69,6 +69,8 @@ failure_codes! {
     BmcNotRotated = "bmc_not_rotated",
     /// The BMC accepted a command and the machine did not change.
     BmcNothingHappened = "bmc_nothing_happened",
+    /// The address of the BMC is outside of the networks that the password may go to.
+    BmcOutside = "bmc_outside",
     /// The BMC did not answer in time.
     BmcTimeout = "bmc_timeout",
     /// The BMC cannot be reached.
@@ -231,6 +233,8 @@ failure_codes! {
     PutBack = "put_back",
     /// The live image could not report to the agent.
     ReportFailed = "report_failed",
+    /// The result of the step is larger than the server stores.
+    ResultTooLarge = "result_too_large",
     /// The disk reports that a sanitize operation failed.
     SanitizeFailed = "sanitize_failed",
     /// The server does not answer.

@@ -425,37 +425,3 @@ pub async fn find_node_by_mac(
     .await?;
     Ok(row.map(|row| (row.id, row.site)))
 }
-
-/// Inserts a discovered node for an unknown machine. The name is made from the MAC.
-pub async fn insert_discovered(
-    conn: &mut PgConnection,
-    site: ObjectId,
-    mac: Mac,
-    now: Timestamp,
-) -> Result<NodeId, Error> {
-    let id = NodeId::new();
-    let name = format!("unknown-{}", hex::encode(mac.0));
-    sqlx::query!(
-        "INSERT INTO nodes (id, name, created_at, updated_at, spec, site_id, power, power_person, state, entered_at, due_at)
-         SELECT $1, $2, $3, $3,
-                jsonb_build_object('site', o.name, 'power', '{\"manual\": {\"person\": \"nobody yet\"}}'::jsonb,
-                                   'macs', jsonb_build_array(jsonb_build_object('mac', $5::text)), 'accept', false),
-                o.id, 'manual', 'nobody yet', 'discovered', $3, $3
-         FROM objects o WHERE o.id = $4",
-        id as NodeId,
-        name,
-        now.to_sqlx() as _,
-        site as ObjectId,
-        mac.to_string(),
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!(
-        "INSERT INTO node_macs (mac, node_id) VALUES ($1, $2)",
-        MacAddress::new(mac.0),
-        id as NodeId
-    )
-    .execute(conn)
-    .await?;
-    Ok(id)
-}

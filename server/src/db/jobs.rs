@@ -5,7 +5,6 @@ use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{AgentId, JobId, NodeId, ObjectId, OperationId, PermitId};
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::wait::WaitReason;
-use muster_core::wire::calls::LogLine;
 use muster_core::wire::node::{Failure, Progress};
 use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
@@ -238,41 +237,6 @@ pub async fn renew(
     .execute(conn)
     .await?;
     Ok(())
-}
-
-/// Maximum number of log lines kept per job. Lines above the limit are dropped.
-const MAX_LOG_LINES: i64 = 20_000;
-
-/// Appends log lines of an attempt.
-pub async fn append_log(
-    conn: &mut PgConnection,
-    job: JobId,
-    attempt: i32,
-    lines: &[LogLine],
-) -> Result<(), Error> {
-    if lines.is_empty() {
-        return Ok(());
-    }
-    let at: Vec<jiff_sqlx::Timestamp> = lines.iter().map(|line| line.at.to_sqlx()).collect();
-    let text: Vec<String> = lines.iter().map(|line| clean(&line.text)).collect();
-    sqlx::query!(
-        "INSERT INTO job_logs (job_id, attempt, at, text)
-         SELECT $1, $2, line.at, line.text FROM unnest($3::timestamptz[], $4::text[]) AS line (at, text)
-         WHERE (SELECT count(*) FROM job_logs WHERE job_id = $1) < $5",
-        job as JobId,
-        attempt,
-        &at as _,
-        &text,
-        MAX_LOG_LINES,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Prepares a line for storage: at most 4096 characters, without NUL (which Postgres cannot store).
-fn clean(text: &str) -> String {
-    text.chars().filter(|c| *c != '\0').take(4096).collect()
 }
 
 /// The end of a job, as stored.

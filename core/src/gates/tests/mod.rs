@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 
+mod budget; // Size of a run
 mod judging; // Effect of verdicts on admission
 mod pairs; // Pair gates whose ends could miss each other
 mod profiles; // Rejected thresholds

@@ -22,12 +22,14 @@ use crate::db;
 use crate::db::macs::MacRow;
 use crate::db::nodes::{Content, LockedNode, Power};
 use crate::document::{self, Document};
-use crate::engine::remains;
+use crate::engine::{remains, strangers};
 use crate::error::Error;
 use crate::intents::answer::Answer;
+use crate::intents::nodes::budgets;
 use crate::intents::nodes::requests::{self, ActionRequest};
 use crate::intents::nodes::resolve::{self, REFERENCES};
 use crate::intents::nodes::view;
+use crate::intents::nodes::{networks, pins};
 use crate::intents::preconditions::Preconditions;
 use crate::intents::references::Referrer;
 use crate::intents::writing;
@@ -150,13 +152,16 @@ pub(crate) async fn write(
     }
     let former = current.as_ref().map(|node| &node.spec);
     let referrer = Referrer::new(actor, "node.write", REFERENCES, former);
-    let (content, macs) = resolve::resolve(conn, &referrer, draft, spec).await?;
+    let (mut content, macs) = resolve::resolve(conn, &referrer, draft, spec, former).await?;
+    networks::allow_addresses(conn, former, &content.spec).await?;
+    content.certificate = pins::find_accepted(former, &content.spec).map(|own| own.to_string());
     let mut before = Identifiers::default();
     if let Some(node) = &current {
         allow_replacing(conn, actor, node, &content, &macs).await?;
         before = remains::collect_declared(conn, node.id).await?;
     }
     let now = app.clock.now();
+    yield_macs(conn, actor, key, current.as_ref(), &macs, now).await?;
     let (id, name) = persist(conn, key, current.as_ref(), &content, &macs, now).await?;
     allow_result(conn, actor, id, current.as_ref(), &content).await?;
     let (change, kind, verb) = match current {
@@ -164,6 +169,9 @@ pub(crate) async fn write(
         Some(_) => (Change::Replaced, "node.changed", "changed"),
     };
     record(conn, app, actor, kind, id, &name, verb).await?;
+    if let Some(former) = former {
+        pins::record_changes(conn, app, actor, id, former, &content).await?;
+    }
     remains::keep_former(conn, id, &before, now).await?;
     remains::merge(conn, id, actor.author(), now).await?;
     let accept = content.spec.get("accept");
@@ -189,7 +197,8 @@ fn is_same(node: &LockedNode, draft: &Draft<NodeSpec>, spec: &Value) -> bool {
 }
 
 /// Checks the change of a node before the rows are written. Lifting the protection of a node needs
-/// a separate permission, so that a bulk write cannot lift protection by mistake.
+/// a separate permission, so that a bulk write cannot lift protection by mistake. Another
+/// certificate of the BMC needs the permission to change the BMC's password.
 async fn allow_replacing(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -198,13 +207,19 @@ async fn allow_replacing(
     macs: &[MacRow],
 ) -> Result<(), Error> {
     allow_change(conn, node, content, macs).await?;
+    if let Some(rack) = content.spec["rack"].as_str() {
+        budgets::refuse(&budgets::find_blockers(conn, node, rack).await?)?;
+    }
+    let key = node.id.to_string();
+    let named = Named {
+        kind: "node",
+        key: &key,
+    };
     if node.protected && !content.protected {
-        let key = node.id.to_string();
-        let named = Named {
-            kind: "node",
-            key: &key,
-        };
         actor.need(conn, "node.unprotect", named).await?;
+    }
+    if content.certificate.is_some() {
+        actor.need(conn, "node.rotate-bmc", named).await?;
     }
     Ok(())
 }
@@ -248,6 +263,21 @@ async fn keeps_place(
     let leased = |row: &MacRow| (row.mac, row.lease.map(|(_, address)| address.into()));
     let has = macs.iter().map(leased).collect();
     Ok(node.site_id == content.site && node.profile_id == content.profile && had == has)
+}
+
+/// Takes the MACs of a declaration from machines that discovered themselves.
+async fn yield_macs(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    key: &str,
+    current: Option<&LockedNode>,
+    macs: &[MacRow],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let macs: Vec<Mac> = macs.iter().map(|row| row.mac).collect();
+    let own = current.map(|node| node.id);
+    let name = current.map_or(key, |node| node.name.as_str());
+    strangers::yield_macs(conn, &macs, own, actor.author(), name, now).await
 }
 
 /// Writes the rows of a node. Returns its id and name.
