@@ -1,5 +1,6 @@
 //! Sites: places with their own provisioning network, served by one or more agents.
 
+use ipnet::{IpNet, Ipv4Net};
 use muster_core::gates::xid::XidOverrides;
 use muster_core::rollout::DomainAxis;
 use muster_core::values::Digest;
@@ -34,6 +35,22 @@ pub struct SiteSpec {
     /// minutes. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_mbps: Option<u32>,
+    /// IPv4 networks from which the site's agents log in to nodes by SSH, at most 16. Nodes refuse
+    /// the agents' certificates from other addresses. Name the addresses that the nodes see: those
+    /// of a NAT, and of each agent. Empty: certificates hold from every address.
+    #[schema(value_type = Vec<String>, max_items = 16)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssh_sources: Vec<Ipv4Net>,
+    /// Networks of the BMCs, at most 64, in CIDR notation: `10.78.0.0/24`, `fd00:78::/64`. A new BMC
+    /// address of a node is inside. Loopback, link-local, multicast and provisioning networks are
+    /// refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub bmc_networks: Vec<IpNet>,
+    /// Networks of the serial consoles, with the rules of `bmc_networks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub console_networks: Vec<IpNet>,
 }
 
 /// The live image, as two blobs.

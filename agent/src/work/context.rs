@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::agent::Agent;
 use super::backoff;
 use super::client::error::CallError;
+use super::node_time::NodeTime;
 use super::voice::Voice;
 use crate::watch::Watch;
 
@@ -30,6 +31,8 @@ pub struct JobContext {
     pub deadline: Instant,
     /// Status and log of the attempt, sent with each renewal.
     pub voice: Arc<Voice>,
+    /// The clock of the node, by the lines of muster-node.
+    pub node_time: NodeTime,
 }
 
 impl JobContext {
@@ -44,6 +47,7 @@ impl JobContext {
             began,
             deadline,
             voice,
+            node_time: NodeTime::default(),
         }
     }
 

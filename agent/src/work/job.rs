@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use super::client::error::CallError;
-use super::context::{JobContext, failed};
+use super::context::{JobContext, failed, fatal};
 use super::{backoff, evidence, jobs};
 
 /// Delay before new log lines are reported, so that a chatty job needs a call every two seconds
@@ -197,13 +197,47 @@ async fn report(context: &JobContext, outcome: Outcome) {
         Ok(_cancel_comes_too_late) => {}
     }
     let deadline = context.deadline.max(Instant::now() + context.agent.lease);
-    if let Err(error) = backoff::until(deadline, || {
-        context.agent.server.report_outcome(id, attempt, &outcome)
-    })
-    .await
-    {
+    let server = &context.agent.server;
+    let offset_ms = context.node_time.offset_ms();
+    let tell = |outcome| {
+        backoff::until(deadline, move || {
+            server.report_outcome(id, attempt, outcome, offset_ms)
+        })
+    };
+    let told = tell(&outcome).await;
+    let refused = refused_result(&told, &outcome);
+    let told = match &refused {
+        // Without an outcome the server would lease the job again, for the same result.
+        Some(refused) => tell(refused).await,
+        None => told,
+    };
+    if let Err(error) = told {
         lost(context, &error);
     }
+}
+
+/// Returns the outcome of a job whose result the server refuses for its content, for example a
+/// result that is too large. `None` for any other answer: a server that refuses the agent says
+/// nothing about the result.
+fn refused_result(told: &Result<(), CallError>, outcome: &Outcome) -> Option<Outcome> {
+    let (
+        Err(CallError::Refused {
+            status: 400 | 413 | 422,
+            code,
+            detail,
+        }),
+        Outcome::Succeeded { .. },
+    ) = (told, outcome)
+    else {
+        return None;
+    };
+    let message = format!("the server refused the result of the job: {code}: {detail}");
+    let failure = fatal(FailureCode::ServerRefused, message);
+    tracing::warn!(
+        failure = failure.message,
+        "result refused by the server; the job fails"
+    );
+    Some(Outcome::Failed { failure })
 }
 
 fn lost(context: &JobContext, error: &CallError) {

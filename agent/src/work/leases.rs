@@ -86,7 +86,7 @@ async fn refuse(agent: Arc<Agent>, order: Unread) -> JobId {
     let outcome = Outcome::Failed { failure };
     let deadline = Instant::now() + agent.lease;
     if let Err(error) = backoff::until(deadline, || {
-        agent.server.report_outcome(id, attempt, &outcome)
+        agent.server.report_outcome(id, attempt, &outcome, None)
     })
     .await
     {

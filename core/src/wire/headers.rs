@@ -19,3 +19,7 @@ pub const SERVED_AT: &str = "muster-served-at";
 pub const ANSWERED_AT: &str = "muster-answered-at";
 /// Header of every call: the time of the agent's machine, in milliseconds since the epoch.
 pub const CLOCK: &str = "muster-clock";
+/// Header of an outcome: the offset of the node's clock from the server's in milliseconds, positive
+/// for a clock that is ahead. Absent where muster-node did not work on the node. A server of the
+/// previous version ignores the header.
+pub const NODE_CLOCK: &str = "muster-node-clock";

@@ -11,6 +11,7 @@ pub mod disruption; // Slots of the disruption budget
 mod drift; // Nodes with drift
 mod firmware; // Firmware and BIOS reported by BMCs
 mod moves; // State transitions
+pub mod node_clocks; // Clocks of installed systems
 mod observations; // Records the observations of a successful job
 pub mod orders; // Builds the order of a job when an agent leases the job
 pub mod outcomes; // Applies the outcomes reported by agents
@@ -22,6 +23,7 @@ pub mod releases; // The beginning of a release
 pub mod remains; // Facts of deleted nodes, merged into the next record of the machine
 pub mod replacements; // Claims moving to another node
 mod snapshot; // The lifecycle's view of a node
+pub mod strangers; // Machines that discovered themselves, within limits
 mod waivers; // Gates counted as passed by a waiver
 mod work; // Jobs and permits
 

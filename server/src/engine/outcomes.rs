@@ -2,7 +2,7 @@
 //! lifecycle decides the consequences.
 
 use jiff::Timestamp;
-use muster_core::gates::GateResult;
+use muster_core::gates::{GateResult, RUN_BYTES, cut_evidence};
 use muster_core::ids::{AgentId, JobId, NodeId, ObjectId, PermitId};
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::calls::ReportOutcome;
@@ -20,6 +20,10 @@ use crate::error::Error;
 
 /// The longest error text in characters: the text is shown in one place on a page.
 const LONGEST_MESSAGE: usize = 2000;
+
+/// The largest result of a step in bytes, as JSON: facts, reports, results of gates. Everything in
+/// a result is text from a machine.
+const LARGEST_RESULT: usize = 4 << 20;
 
 /// The agent behind a report.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +68,7 @@ pub async fn apply(
         ));
     }
     notice_older_database(conn, reporter, &current, &report.outcome, now).await?;
-    let outcome = verify(conn, &current, &report.outcome, now).await?;
+    let outcome = within_size(verify(conn, &current, &report.outcome, now).await?);
     let (ending, kind, sentence) = match &outcome {
         Outcome::Succeeded { result } => (
             Ending::Succeeded(result),
@@ -90,9 +94,34 @@ pub async fn apply(
         current.node,
         format!("{title}: {sentence}"),
     );
-    let detail = json!({ "step": current.step, "job": job, "attempt": report.attempt, "round": current.round });
+    let mut detail = json!({ "step": current.step, "job": job, "attempt": report.attempt, "round": current.round });
+    if db::ssh_certificates::is_endless(conn, job, report.attempt).await? {
+        detail["ssh_certificate_ends"] = json!("never");
+    }
     db::events::insert(conn, event.under(current.operation).with(detail)).await?;
+    note_certificate(conn, reporter, &current, &outcome, now).await?;
     Ok(Applied::Committed(current.node))
+}
+
+/// Emits an event when the BMC of a node shows another certificate than the pinned one. The agent
+/// has sent no password, and a person decides.
+async fn note_certificate(
+    conn: &mut PgConnection,
+    reporter: Reporter<'_>,
+    job: &CurrentJob,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let Outcome::Failed { failure } = outcome else {
+        return Ok(());
+    };
+    if failure.code != FailureCode::BmcCertificateChanged {
+        return Ok(());
+    }
+    let actor = format!("agent:{}", reporter.name);
+    let summary = cut_text(&failure.message);
+    let event = NewEvent::node(now, actor, "bmc.certificate_changed", job.node, summary);
+    db::events::insert(conn, event.under(job.operation)).await
 }
 
 /// Opens caution mode for the site when a node has worked for a later epoch. The current attempt is
@@ -162,13 +191,46 @@ async fn verify(
                 Err(gone) => wrap_failure(gone),
             })
         }
-        (Outcome::Failed { failure }, _) => Ok(wrap_failure(Failure {
-            code: failure.code.shortened(60),
-            message: failure.message.chars().take(LONGEST_MESSAGE).collect(),
-            retryable: failure.retryable,
-        })),
+        (Outcome::Failed { failure }, _) => {
+            let doubted =
+                failure.code == FailureCode::SshAuthRefused && doubt_clock(conn, job).await?;
+            Ok(wrap_failure(Failure {
+                code: failure.code.shortened(60),
+                message: failure.message.chars().take(LONGEST_MESSAGE).collect(),
+                retryable: failure.retryable || doubted,
+            }))
+        }
         (Outcome::Succeeded { .. } | Outcome::Cancelled, _) => Ok(outcome.clone()),
     }
+}
+
+/// Notes a refused login: the clock of the node may have changed since the report, so the next
+/// certificates have no end. Returns whether another attempt has another certificate.
+async fn doubt_clock(conn: &mut PgConnection, job: &CurrentJob) -> Result<bool, Error> {
+    db::node_clocks::forget(conn, job.node).await?;
+    db::ssh_certificates::mark_refused(conn, job.id).await
+}
+
+/// Replaces a result that is too large by a failure. The failure is final: the same machine would
+/// send the same result again.
+fn within_size(outcome: Outcome) -> Outcome {
+    let size = match &outcome {
+        Outcome::Succeeded { result } => {
+            serde_json::to_vec(result).map_or(usize::MAX, |document| document.len())
+        }
+        Outcome::Failed { .. } | Outcome::Cancelled => 0,
+    };
+    if size <= LARGEST_RESULT {
+        return outcome;
+    }
+    wrap_failure(Failure {
+        code: FailureCode::ResultTooLarge,
+        message: format!(
+            "the result of the step has {size} bytes, and the server stores at most {LARGEST_RESULT}: \
+             run `muster-node inventory` or the suite on the node, and look for the text that is too long"
+        ),
+        retryable: false,
+    })
 }
 
 fn wrap_failure(failure: Failure) -> Outcome {
@@ -216,6 +278,7 @@ async fn explain_gates(
         .map(|result| result.clone().explained(&suite))
         .collect();
     waivers::stamp(conn, job.node, &mut results, now).await?;
+    cut_evidence(&mut results, RUN_BYTES);
     Ok(Ok(results))
 }
 

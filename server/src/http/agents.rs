@@ -3,10 +3,11 @@
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use muster_api::agents::{Agent, EnrolAgent, EnrolledAgent};
 use muster_api::problem::Problem;
-use serde_json::json;
+use muster_core::ids::AgentId;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -21,6 +22,7 @@ use crate::db;
 use crate::db::agents::AgentRow;
 use crate::db::filter::{AGENTS, Term};
 use crate::db::objects::ObjectRow;
+use crate::db::ssh_certificates::OpenCertificate;
 use crate::engine::caution;
 use crate::error::Error;
 use crate::intents::answer::Answer;
@@ -31,6 +33,9 @@ use crate::intents::writing::Effect;
 
 /// The lifetime of an enrolment token.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24);
+
+/// The most SSH certificates named by the event of a removed agent.
+const MOST_CERTIFICATES: i64 = 1000;
 
 /// The routes of agents.
 pub fn router() -> OpenApiRouter<App> {
@@ -180,12 +185,35 @@ async fn remove_agent(
         // Before the jobs: the withdrawal locks nodes, and nodes are locked before jobs.
         caution::withdraw(conn, &actor, &agent, app.clock.now()).await?;
         db::jobs::requeue_of(conn, agent.id).await?;
+        let certificates = list_certificates(conn, agent.id, app.clock.now()).await?;
         db::agents::delete(conn, agent.id).await?;
         let summary = format!("agent {} of {} removed", agent.name, site.name);
-        record(conn, &app, &actor, "agent.removed", summary, &site).await
+        let mut detail = json!({ "site": site.name });
+        if !certificates.is_empty() {
+            detail["ssh_certificates"] = certificates.into();
+        }
+        let event = actor
+            .event(app.clock.now(), "agent.removed", None, summary)
+            .with(detail);
+        db::events::insert(conn, event.about(site.id)).await
     })
     .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Lists the open SSH certificates of an agent's orders, for a list of revoked keys.
+async fn list_certificates(
+    conn: &mut PgConnection,
+    agent: AgentId,
+    now: Timestamp,
+) -> Result<Vec<Value>, Error> {
+    let open = db::ssh_certificates::list_open(conn, agent, now, MOST_CERTIFICATES).await?;
+    let render = |row: OpenCertificate| {
+        let ends_at = row.ends_at.map(|at| at.to_jiff());
+        // A serial does not fit into a number of JavaScript.
+        json!({ "serial": row.serial.to_string(), "node": row.node, "ends_at": ends_at })
+    };
+    Ok(open.into_iter().map(render).collect())
 }
 
 async fn record(

@@ -1,8 +1,9 @@
 //! Warns about an agent with an overdue certificate renewal, while an operator still has time to
-//! act.
+//! act. Deletes the rows of ended SSH certificates.
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -12,11 +13,18 @@ use crate::db::events::NewEvent;
 use crate::error::Error;
 
 const EVERY: Duration = Duration::from_secs(60);
+/// Time after which the row of an SSH certificate without an end is deleted.
+const KEPT: SignedDuration = SignedDuration::from_hours(400 * 24);
+/// Rows of SSH certificates deleted in one transaction.
+const BATCH: i64 = 5000;
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
     loop {
         if let Err(error) = tell_late(&app).await {
             tracing::warn!(error = ?error, "agents' certificates could not be looked at; tried again shortly");
+        }
+        if let Err(error) = forget_ended(&app).await {
+            tracing::warn!(error = ?error, "ended SSH certificates could not be deleted; tried again shortly");
         }
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -52,4 +60,16 @@ pub async fn tell_late(app: &App) -> Result<(), Error> {
         db::events::insert(&mut tx, event).await?;
     }
     Ok(tx.commit().await?)
+}
+
+/// Deletes the rows of SSH certificates that have ended, a batch at a time. Returns the number of
+/// deleted rows.
+///
+/// # Errors
+///
+/// When the database fails.
+pub async fn forget_ended(app: &App) -> Result<u64, Error> {
+    let now = app.clock.now();
+    let mut conn = app.pool.acquire().await?;
+    db::ssh_certificates::delete_ended(&mut conn, now, now - KEPT, BATCH).await
 }

@@ -57,6 +57,13 @@ pub struct Client {
     clock: Clock,
 }
 
+/// A header of a single call.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    name: &'static str,
+    value: i64,
+}
+
 impl Client {
     /// Creates a client. `server_url` has no path: `https://10.0.0.5:8081`.
     ///
@@ -195,15 +202,25 @@ impl Client {
             .map_err(|error| CallError::Garbled(format!("{path}: {error}")))
     }
 
-    /// Sends a call with its own id. The log of the server and error messages contain the id.
     async fn post<Q: Serialize>(
         &self,
         path: &str,
         body: &Q,
         within: Duration,
     ) -> Result<Vec<u8>, CallError> {
+        self.post_noted(path, body, within, None).await
+    }
+
+    /// Sends a call with its own id. The log of the server and error messages contain the id.
+    async fn post_noted<Q: Serialize>(
+        &self,
+        path: &str,
+        body: &Q,
+        within: Duration,
+        note: Option<Note>,
+    ) -> Result<Vec<u8>, CallError> {
         let id = Uuid::now_v7().to_string();
-        self.send(&id, path, body, within)
+        self.send(&id, path, body, within, note)
             .await
             .map_err(|error| error.with_request_id(&id))
     }
@@ -214,6 +231,7 @@ impl Client {
         path: &str,
         body: &Q,
         within: Duration,
+        note: Option<Note>,
     ) -> Result<Vec<u8>, CallError> {
         let url = format!("{}/agent/v1/{path}", self.server_url);
         let mut request = self
@@ -233,6 +251,9 @@ impl Client {
         }
         request = request.header(CLOCK, self.clock.own().as_millisecond());
         request = request.header(orders::ORDERS, orders::said());
+        if let Some(Note { name, value }) = note {
+            request = request.header(name, value);
+        }
         let asked = Instant::now();
         let answer = request.send().await.map_err(lost)?;
         let told = |name: &'static str| answer.headers().get(name)?.to_str().ok();

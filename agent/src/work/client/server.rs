@@ -8,6 +8,7 @@ use muster_core::wire::calls::{
     Sightings, SiteConfig, SitePoll, StartAct,
 };
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
+use muster_core::wire::headers::NODE_CLOCK;
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::Challenge;
 use muster_core::wire::result::Outcome;
@@ -17,7 +18,7 @@ use muster_core::wire::scheduler::{
 
 use super::error::CallError;
 use super::leased::{Leased, Orders};
-use super::{CALL, Client};
+use super::{CALL, Client, Note};
 
 /// A client with the epoch of this agent process.
 #[derive(Clone, Debug)]
@@ -121,7 +122,8 @@ impl Server {
             .await
     }
 
-    /// Reports how a job ended. A repeated report is harmless.
+    /// Reports how a job ended, with the offset of the node's clock where muster-node worked on the
+    /// node. A repeated report is harmless.
     ///
     /// # Errors
     /// [`CallError`].
@@ -130,14 +132,19 @@ impl Server {
         job: JobId,
         attempt: i32,
         outcome: &Outcome,
+        node_clock_ms: Option<i64>,
     ) -> Result<(), CallError> {
         let report = ReportOutcome {
             epoch: self.epoch,
             attempt,
             outcome: outcome.clone(),
         };
+        let note = node_clock_ms.map(|value| Note {
+            name: NODE_CLOCK,
+            value,
+        });
         self.client
-            .post(&format!("jobs/{job}/outcome"), &report, CALL)
+            .post_noted(&format!("jobs/{job}/outcome"), &report, CALL, note)
             .await
             .map(|_| ())
     }

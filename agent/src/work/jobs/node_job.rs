@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use muster_core::ids::JobId;
 use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
@@ -25,6 +26,9 @@ use crate::work::context::{JobContext, failed, fatal};
 
 /// Number of connections without a new line after which the job counts as lost on the node.
 const BARREN: u32 = 8;
+/// Maximum size of a job's output on the node in bytes. A day of progress has a few MiB.
+const OUTPUT_BYTES: u64 = 1 << 30;
+
 /// The reason for the end of a connection.
 enum Pause {
     /// The connection broke, or the node is busy. Try again after a pause.
@@ -57,6 +61,7 @@ pub(in crate::work) async fn run(
         work,
         offset: 0,
         unsent: None,
+        fresh: false,
     };
     let mut backoff = Backoff::new(Duration::from_secs(15));
     let mut barren = 0;
@@ -136,6 +141,9 @@ struct Following {
     offset: u64,
     /// An answer of the server not yet confirmed by the node.
     unsent: Option<Answer>,
+    /// This agent process started the work, so the lines are read as they are written. A line of
+    /// work found running may be hours old, and tells no time.
+    fresh: bool,
 }
 
 impl Following {
@@ -150,16 +158,36 @@ impl Following {
         while let Some(line) = lines.next().await? {
             let understood = understand(&line)?;
             self.offset += line.len() as u64;
+            if self.offset > OUTPUT_BYTES {
+                let why = format!("the job on the node printed more than {OUTPUT_BYTES} bytes");
+                return Err(fatal(FailureCode::SshTooMuchOutput, why).into());
+            }
             match understood {
-                Line::Progress(progress) => context.voice.progress(progress),
-                Line::Log { at, text } => context.voice.log_at(LogLine { at, text }),
+                Line::Progress(progress) => {
+                    self.note_time(context, progress.at);
+                    context.voice.progress(progress);
+                }
+                Line::Log { at, text } => {
+                    self.note_time(context, at);
+                    context.voice.log_at(LogLine { at, text });
+                }
                 Line::Challenge(challenge) => self.redeem(context, session, &challenge).await?,
-                Line::Result { result, .. } => return Ok(*result),
+                Line::Result { at, result } => {
+                    self.note_time(context, at);
+                    return Ok(*result);
+                }
             }
         }
         Err(Pause::Again(
             "the node's lines ended before a result".into(),
         ))
+    }
+
+    /// Notes the time of a line, by the node's clock.
+    fn note_time(&self, context: &JobContext, at: Timestamp) {
+        if self.fresh {
+            context.node_time.note(at, context.agent.clock.now());
+        }
     }
 
     /// Starts the job and returns the lines from the offset. A repeated start of the same job and
@@ -181,6 +209,7 @@ impl Following {
             RunReply::Started { job, .. } => {
                 // The lines read before belonged to a deleted spool.
                 self.unsent = None;
+                self.fresh = true;
                 match std::mem::take(&mut self.offset) {
                     0 => Ok(lines),
                     _ => Ok(session.lines(Command::Attach { job, offset: 0 }).await?),

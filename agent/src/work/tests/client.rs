@@ -93,7 +93,7 @@ async fn an_outcome_is_told_until_the_server_is_back() {
     let server = fake.connect();
     let deadline = Instant::now() + SOON;
     backoff::until(deadline, || {
-        server.report_outcome(JobId::new(), 1, &Outcome::Cancelled)
+        server.report_outcome(JobId::new(), 1, &Outcome::Cancelled, None)
     })
     .await
     .unwrap();

@@ -62,6 +62,28 @@ async fn a_job_runs_to_its_outcome_and_tells_its_log() {
         .map(|line| line.text.as_str())
         .collect();
     assert!(told.ends_with(&["line 0", "line 1", "line 2"]), "{told:?}");
+    assert_eq!(ledger.node_clocks, 1, "the lines have the node's time");
+}
+
+/// A result that the server never accepts must not be measured again and again.
+#[tokio::test]
+async fn a_refused_result_ends_the_job_as_a_failure() {
+    let (mut server, sshd) = (
+        FakeServer::start().await,
+        node(&format!("{}{RESULT}", log_lines(1))),
+    );
+    server.ledger.lock().unwrap().refuses_results = true;
+    let (agent, _dir) = agent(&server, LONG_LEASE).await;
+    let context = wipe(&agent, sshd.login(PRINCIPAL), plan());
+    job::run(context, CancellationToken::new()).await;
+    let Ok(Outcome::Failed { failure }) = server.outcomes.try_recv() else {
+        panic!("the refused result is a failure")
+    };
+    assert_eq!(
+        (failure.code, failure.retryable),
+        (FailureCode::ServerRefused, false)
+    );
+    assert!(failure.message.contains("too_large"), "{}", failure.message);
 }
 
 /// The node waits for an answer, but the server withdraws the job.

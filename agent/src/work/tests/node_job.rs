@@ -53,6 +53,26 @@ async fn an_interrupted_attach_goes_on_where_it_ended() {
     );
 }
 
+/// The lines of work found running may be hours old.
+#[tokio::test]
+async fn only_lines_of_work_started_here_tell_the_time_of_the_node() {
+    let (server, sshd) = (
+        FakeServer::start().await,
+        node(&format!("{}{RESULT}", log_lines(2))),
+    );
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let login = sshd.login(PRINCIPAL);
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let context = wipe(&agent, login.clone(), plan());
+        node_job::run(&context, &login, Work::Wipe(plan()))
+            .await
+            .unwrap();
+        told.push(context.node_time.offset_ms().is_some());
+    }
+    assert_eq!(told, [true, false]);
+}
+
 #[tokio::test]
 async fn a_challenge_is_redeemed_once_and_answered() {
     let (server, challenge) = (FakeServer::start().await, challenge());

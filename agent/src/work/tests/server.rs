@@ -18,6 +18,7 @@ use muster_core::wire::calls::{
     Welcome,
 };
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
+use muster_core::wire::headers::NODE_CLOCK;
 use muster_core::wire::job::Job;
 use muster_core::wire::node::Answer;
 use muster_core::wire::orders::ORDERS;
@@ -45,10 +46,14 @@ pub(crate) struct Ledger {
     /// A problem returned for renewals.
     pub(crate) stale: Option<&'static str>,
     pub(crate) cancel: bool,
+    /// Results of jobs are refused. Failures are accepted.
+    pub(crate) refuses_results: bool,
     /// An order of a newer server, sent with the next job.
     pub(crate) strange: Option<serde_json::Value>,
     /// Job kinds readable by the callers, as announced.
     pub(crate) reads: Vec<String>,
+    /// Outcomes with the offset of the node's clock.
+    pub(crate) node_clocks: u32,
 }
 
 /// The server, listening on loopback until dropped.
@@ -222,6 +227,13 @@ async fn outcome(
         return refusal;
     }
     let report: ReportOutcome = serde_json::from_slice(&body).unwrap();
+    if headers.contains_key(NODE_CLOCK) {
+        desk.ledger.lock().unwrap().node_clocks += 1;
+    }
+    let is_result = matches!(report.outcome, Outcome::Succeeded { .. });
+    if is_result && desk.ledger.lock().unwrap().refuses_results {
+        return problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large");
+    }
     desk.outcomes.send(report.outcome).unwrap();
     StatusCode::NO_CONTENT.into_response()
 }

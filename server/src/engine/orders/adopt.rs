@@ -8,8 +8,9 @@ use muster_core::wire::node::Marker;
 use sqlx::PgConnection;
 
 use super::bmc::secret_place;
+use super::certificates::certify_adopted;
 use super::logins::{SSH_PORT, principal};
-use super::sources::Sources;
+use super::sources::{Sources, lasts_s};
 use crate::db;
 
 /// Comment of the line in authorized_keys. The next adoption finds and replaces the line.
@@ -47,6 +48,6 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
             // Another party installed the machine, so the image is unknown.
             image: Digest([0; 32]),
         },
-        user_key: s.keys.certify(&principal, &s.row.id.to_string())?,
+        user_key: certify_adopted(conn, s, &principal, lasts_s(s)).await?,
     })
 }

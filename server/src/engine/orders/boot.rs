@@ -5,8 +5,9 @@ use muster_core::wire::job::{BootLive, JobSpec};
 use sqlx::PgConnection;
 
 use super::bmc::resolve_power;
+use super::certificates::certify_live;
 use super::logins;
-use super::sources::{Sources, permit, read_site};
+use super::sources::{Sources, lasts_s, permit, read_site};
 
 pub(super) async fn order_live(
     conn: &mut PgConnection,
@@ -22,7 +23,7 @@ pub(super) async fn order_live(
         permit: permit(s)?,
         macs: s.wiring.macs.clone(),
         address: s.wiring.address,
-        user_key: s.keys.certify(&principal, &s.row.id.to_string())?,
+        user_key: certify_live(conn, s, &principal, lasts_s(s)).await?,
         nonce,
         kernel: image.kernel,
         initrd: image.initrd,
@@ -37,7 +38,7 @@ pub(super) async fn order_disk(
 ) -> anyhow::Result<JobSpec> {
     Ok(JobSpec::BootDisk {
         power: resolve_power(conn, s).await?,
-        login: logins::installed(s)?,
+        login: logins::installed(conn, s).await?,
         live: logins::live(conn, s).await?,
         permit: permit(s)?,
     })
@@ -49,7 +50,7 @@ pub(super) async fn order_reboot(
 ) -> anyhow::Result<JobSpec> {
     Ok(JobSpec::Reboot {
         power: resolve_power(conn, s).await?,
-        login: logins::installed(s)?,
+        login: logins::installed(conn, s).await?,
         permit: permit(s)?,
     })
 }

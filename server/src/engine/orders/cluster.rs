@@ -68,7 +68,7 @@ pub(super) async fn order_admit(
         cluster: declared(s)?,
         revision,
         name: s.node.name.clone(),
-        login: logins::installed(s)?,
+        login: logins::installed(conn, s).await?,
         lifts: find_lifted_drain(conn, s).await?,
     })
 }

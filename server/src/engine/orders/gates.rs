@@ -8,20 +8,27 @@ use muster_core::wire::job::JobSpec;
 use muster_core::wire::node::GatePlan;
 use sqlx::PgConnection;
 
-use super::sources::{Sources, boot_url, read_site};
+use super::sources::{Sources, boot_url, lasts_s, read_site};
 use super::{firmware, logins, stack};
 use crate::db;
 use crate::engine::observations::select_gates;
 use crate::engine::waivers;
 
+/// Seconds added to the time of a suite's gates, for logins and for the start and end of the tools.
+const GATES_MARGIN_S: u64 = 15 * 60;
+
+/// Returns the time that the gates of a plan need, in seconds. A suite with hours of load runs
+/// longer than the usual time of the step.
+pub(super) fn longest_s(plan: &GatePlan) -> u64 {
+    plan.suite.longest_s(&plan.only) + GATES_MARGIN_S
+}
+
 /// Gates run in a pinned live image, otherwise in the installed system.
 pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<JobSpec> {
-    let login = logins::live(conn, s)
-        .await?
-        .map_or_else(|| logins::installed(s), Ok)?;
     let plan = plan(conn, s).await?;
+    let lasts_s = lasts_s(s).max(longest_s(&plan));
     Ok(JobSpec::Gates {
-        login,
+        login: logins::either_for(conn, s, lasts_s).await?,
         plan: mark_former(conn, plan).await?,
     })
 }
@@ -31,8 +38,9 @@ pub(super) async fn order_sweep(
     s: &Sources<'_>,
 ) -> anyhow::Result<JobSpec> {
     let plan = plan_sweep(conn, s).await?;
+    let lasts_s = lasts_s(s).max(longest_s(&plan));
     Ok(JobSpec::Gates {
-        login: logins::installed(s)?,
+        login: logins::installed_for(conn, s, lasts_s).await?,
         plan: mark_former(conn, plan).await?,
     })
 }

@@ -14,7 +14,7 @@ use crate::db;
 pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<JobSpec> {
     let Some(login) = logins::live(conn, s).await? else {
         return Ok(JobSpec::Inventory {
-            login: logins::installed(s)?,
+            login: logins::installed(conn, s).await?,
             cabled: Vec::new(),
         });
     };

@@ -4,6 +4,7 @@
 mod adopt; // The first login to a running machine
 mod bmc; // BMCs and BMC passwords
 mod boot; // Boots of the live image and of the installed system
+mod certificates; // SSH user certificates of logins
 mod cluster; // Members: entry, drain and removal
 mod firmware; // Firmware and BIOS, as required by the stack
 mod gates; // The gates of a suite, and the sweep of a pool
@@ -29,9 +30,6 @@ use crate::db::jobs::LeasedRow;
 
 pub use self::bmc::secret_place;
 pub use self::cluster::members;
-
-/// Seconds added to the time of a suite's gates, for logins and for the start and end of the tools.
-const GATES_MARGIN_S: u64 = 15 * 60;
 
 /// Builds the job for a leased row.
 ///
@@ -72,11 +70,10 @@ pub async fn build(
     })
 }
 
-/// Returns the time allowed by an order, in seconds. A suite with hours of load runs longer than
-/// the usual time of the step.
+/// Returns the time needed by an order beyond the usual time of its step, in seconds.
 fn longest_s(spec: &JobSpec) -> u64 {
     if let JobSpec::Gates { plan, .. } = spec {
-        plan.suite.longest_s(&plan.only) + GATES_MARGIN_S
+        gates::longest_s(plan)
     } else {
         0
     }

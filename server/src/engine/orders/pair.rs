@@ -59,7 +59,7 @@ async fn build_end(
     Ok(PairEnd {
         node: s.row.node,
         name: s.node.name.clone(),
-        login: logins::installed(s)?,
+        login: logins::installed(conn, s).await?,
         plan: gates::mark_former(conn, plan).await?,
     })
 }

@@ -46,6 +46,8 @@ pub(super) struct SiteDocument {
     pub live: Option<LiveDocument>,
     #[serde(default)]
     pub xid: Option<XidOverrides>,
+    #[serde(default)]
+    pub ssh_sources: Vec<ipnet::Ipv4Net>,
 }
 
 #[derive(Deserialize)]
@@ -85,6 +87,11 @@ pub(super) async fn load<'a>(
 
 pub(super) fn read_site(s: &Sources<'_>) -> anyhow::Result<SiteDocument> {
     serde_json::from_value(s.node.site_spec.clone()).context("the site's spec")
+}
+
+/// The longest time of the step, in seconds.
+pub(super) fn lasts_s(s: &Sources<'_>) -> u64 {
+    u64::try_from(s.row.timeout_s).unwrap_or(0)
 }
 
 pub(super) fn permit(s: &Sources<'_>) -> anyhow::Result<PermitId> {

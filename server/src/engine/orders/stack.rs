@@ -23,7 +23,7 @@ pub(super) async fn order_converge(
 ) -> anyhow::Result<JobSpec> {
     allow(conn, s, Onto::System).await?;
     Ok(JobSpec::Converge {
-        login: logins::installed(s)?,
+        login: logins::installed(conn, s).await?,
         plan: plan(conn, s).await?,
     })
 }
@@ -38,7 +38,7 @@ pub(super) async fn order_drift(
         ..plan(conn, s).await?
     };
     Ok(JobSpec::Converge {
-        login: logins::installed(s)?,
+        login: logins::installed(conn, s).await?,
         plan,
     })
 }

@@ -3,13 +3,13 @@
 //! certificates on the agent's machine depend on the clock.
 
 use jiff::{SignedDuration, Timestamp};
-use muster_core::clock::WRONG;
 use serde_json::json;
 use sqlx::PgConnection;
 
 use crate::db;
 use crate::db::agents::AgentRow;
 use crate::db::events::NewEvent;
+use crate::engine::node_clocks::{describe_offset, is_wrong};
 use crate::error::Error;
 
 /// Smaller changes are network delay, in milliseconds.
@@ -51,18 +51,4 @@ pub(super) async fn record_offset(
         db::events::insert(&mut tx, event).await?;
     }
     Ok(tx.commit().await?)
-}
-
-fn is_wrong(offset: SignedDuration) -> bool {
-    offset.abs() > WRONG
-}
-
-/// The offset in words: `3600 s ahead`.
-fn describe_offset(offset: SignedDuration) -> String {
-    let way = if offset.is_negative() {
-        "behind"
-    } else {
-        "ahead"
-    };
-    format!("{} s {way}", offset.abs().as_secs())
 }

@@ -4,14 +4,20 @@ use std::ops::RangeInclusive;
 
 use muster_api::sites::SiteSpec;
 use muster_core::rollout::check_axes;
+use sqlx::PgConnection;
 
+use super::networks;
+use crate::db::objects::ObjectRow;
 use crate::document::fault;
-use crate::error::Fault;
+use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference};
 use crate::intents::references::Table;
 
 /// Throughput of a site's link in Mbit/s.
 const LINK_MBPS: RangeInclusive<u32> = 1..=1_000_000;
+
+/// The most networks from which the agents of a site log in.
+const SSH_SOURCES: usize = 16;
 
 impl Declared for SiteSpec {
     const REFERENCES: Table = &[("/spec/maintenance_window", "maintenance_window")];
@@ -36,6 +42,26 @@ impl Declared for SiteSpec {
             let detail = "From 1 to 1000000 Mbit/s.";
             fault("/spec/link_mbps", "out_of_range", detail)
         });
-        xid.chain(axes).chain(link).collect()
+        let sources = (self.ssh_sources.len() > SSH_SOURCES).then(|| {
+            let detail = "At most 16 networks: name a larger network instead of many small ones.";
+            fault("/spec/ssh_sources", "out_of_range", detail)
+        });
+        let [bmc, console] = networks::MEMBERS.map(|member| format!("/spec/{member}"));
+        let bmc = networks::list_faults(&bmc, &self.bmc_networks);
+        let console = networks::list_faults(&console, &self.console_networks);
+        xid.chain(axes)
+            .chain(link)
+            .chain(sources)
+            .chain(bmc)
+            .chain(console)
+            .collect()
+    }
+
+    async fn allow_beside(
+        conn: &mut PgConnection,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        networks::check_site(conn, before, row).await
     }
 }
