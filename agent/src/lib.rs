@@ -8,6 +8,7 @@ pub mod cluster; // Admission to Slurm
 pub mod consoles; // Serial console output of nodes
 pub mod contact; // Time of the last contact with the server
 mod pinned; // TLS to servers without a public authority
+mod private; // Files closed for other users of the machine
 pub mod ssh; // SSH, the only command channel to a node
 pub mod watch; // Deadline, cancellation and status text of a long wait
 pub mod work; // Leases jobs, runs them, reports results

@@ -25,7 +25,7 @@ http {{ access_log off; sendfile on; tcp_nopush on; server {{ listen {wire.SERVE
 def fetch(wire, server, url, clients):
     """Seconds and server CPU seconds until every client has all of it."""
     cpu, start = server.cpu_s(), time.monotonic()
-    script = f'for i in $(seq {clients}); do curl -sf -o /dev/null "$1" & all="$all $!"; done; for c in $all; do wait $c || exit 1; done'
+    script = f'for i in $(seq {clients}); do curl -sf --interface 10.77.1.$i -o /dev/null "$1" & all="$all $!"; done; for c in $all; do wait $c || exit 1; done'
     wire.on_client("sh", "-c", script, "-", url, check=True, timeout=300)
     return time.monotonic() - start, server.cpu_s() - cpu
 

@@ -89,6 +89,7 @@ class Wire:
     """Two namespaces, `server` and `client`, and a cable between them."""
 
     SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
+    CLIENTS = 16
 
     def __init__(self):
         self.server, self.client = f"mbs{os.getpid()}", f"mbc{os.getpid()}"
@@ -100,6 +101,9 @@ class Wire:
         for name, device, address in ((self.server, "veth-s", self.SERVER), (self.client, "veth-c", self.CLIENT)):
             run("ip", "-n", name, "addr", "add", f"{address}/16", "dev", device)
             run("ip", "-n", name, "link", "set", device, "up")
+        # Clients at once have an address each, as machines do: the boot services bound the transfers of one source.
+        for last in range(1, self.CLIENTS + 1):
+            run("ip", "-n", self.client, "addr", "add", f"10.77.1.{last}/16", "dev", "veth-c")
 
     def on_client(self, *argv, timeout, **options):
         # Not Python's own limit: it looks only every 50 ms whether a child has ended, and what is measured here takes a few of those.

@@ -36,7 +36,7 @@ def measure():
             wire.listens(server, "u", 69)
             for clients in (1, 8):
                 cpu, began = server.cpu_s(), time.monotonic()
-                script = f'for i in $(seq {clients}); do curl -sf --tftp-blksize 1468 -o "$1.$i" "$2" & all="$all $!"; done; for c in $all; do wait $c || exit 1; done'
+                script = f'for i in $(seq {clients}); do curl -sf --interface 10.77.1.$i --tftp-blksize 1468 -o "$1.$i" "$2" & all="$all $!"; done; for c in $all; do wait $c || exit 1; done'
                 wire.on_client("sh", "-c", script, "-", folder / "got", f"tftp://{wire.SERVER}/loader", check=True, timeout=300)
                 seen.setdefault((name, clients), []).append((time.monotonic() - began, server.cpu_s() - cpu))
                 for client in range(clients):

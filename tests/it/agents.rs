@@ -579,6 +579,37 @@ async fn what_a_machine_says_keeps_no_job_from_ending() {
     );
 }
 
+#[tokio::test]
+async fn a_second_fetch_of_a_boot_script_is_an_event_of_its_node() {
+    let world = World::start(1).await;
+    let mac = world.machine("n1", |machine| machine.mac);
+    let at = world.server.app.clock.now();
+    let seen = |mac| Sighting {
+        at,
+        mac,
+        what: Seen::FetchedTwice,
+        uuid: None,
+        serial: None,
+        detail: "asked from 10.77.0.99".into(),
+    };
+    let sightings = Sightings {
+        epoch: world.agent.epoch,
+        sightings: vec![seen(mac), seen(Mac([2, 0, 0, 0, 0, 9]))],
+    };
+    world
+        .agent
+        .call::<()>("/agent/v1/sightings", &sightings)
+        .await
+        .unwrap();
+    let history = world.history("n1").await;
+    assert!(
+        history.contains(&"boot.fetched_twice".to_owned()),
+        "{history:?}"
+    );
+    let nodes = world.admin.get("/v1/nodes").await.expect(200).body;
+    assert_eq!(nodes["items"].as_array().unwrap().len(), 1, "{nodes}");
+}
+
 /// An outcome waits for the engine's turn without holding what the engine may want: neither ever waits for the other in a ring.
 #[tokio::test]
 async fn an_outcome_takes_its_locks_in_the_order_of_the_engine() {

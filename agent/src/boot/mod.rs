@@ -11,8 +11,10 @@ pub mod lookout; // Sightings of machines
 pub mod site; // Site configuration and its copy on disk
 pub mod tftp; // Sends the first loader
 
+mod held; // Machines running the live image
 mod keep; // Starts and stops listeners with the configuration
 mod pending; // Boots leased and not armed yet
+mod places; // Bounds of a listener, per source
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -36,9 +38,11 @@ use self::dhcp::yielding::Yielding;
 pub use self::keep::{Health, ListenerState};
 use self::loaders::IpxeBinaries;
 use self::lookout::Lookout;
+use self::places::Share;
 use self::site::Site;
 use crate::blobs::BlobCache;
 use crate::contact::{Contact, Tenure};
+use crate::private;
 
 /// Settings and resources of the boot services.
 #[derive(Clone, Debug)]
@@ -108,10 +112,11 @@ impl BootServices {
         cancel: CancellationToken,
     ) -> io::Result<Self> {
         let data_dir = options.data_dir.clone();
-        tokio::fs::create_dir_all(&data_dir).await?;
-        let saved = tokio::task::spawn_blocking(move || site::load(&data_dir))
+        let load = move || private::create_dir(&data_dir).map(|()| site::load(&data_dir));
+        let saved = tokio::task::spawn_blocking(load)
             .await
-            .map_err(io::Error::other)?;
+            .map_err(io::Error::other)
+            .flatten()?;
         let first = config.borrow().clone().or(saved);
         let (site, sites) =
             watch::channel(Arc::new(first.as_ref().map(Site::from).unwrap_or_default()));
@@ -246,6 +251,11 @@ impl Shared {
             .filter(|_| self.tenure() != Tenure::Over)
     }
 
+    /// Returns whether the machine with a MAC runs the live image, by the last boot of this agent.
+    fn runs_live(&self, mac: Mac) -> bool {
+        self.armed.runs_live(mac) && self.tenure() != Tenure::Over
+    }
+
     /// Returns the machine at an address, by lease, by armed boot or by reservation.
     fn mac_at(&self, address: Ipv4Addr) -> Option<Mac> {
         let leased = self.leases().holder(address, Instant::now());
@@ -253,6 +263,17 @@ impl Shared {
         leased
             .or_else(armed)
             .or_else(|| self.site.borrow().mac_of(address))
+    }
+
+    /// Returns the share of places of a listener for a source.
+    fn share_of(&self, source: Ipv4Addr) -> Share {
+        if self.site.borrow().segment_of(source).is_none() {
+            Share::Outside
+        } else if self.armed.is_at(source) {
+            Share::Armed
+        } else {
+            Share::Subnet
+        }
     }
 
     /// Returns whether a request from `from` may come from the armed machine with the address

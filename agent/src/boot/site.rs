@@ -10,6 +10,8 @@ use std::path::Path;
 use muster_core::values::Mac;
 use muster_core::wire::calls::{DhcpMode, Reservation, SiteConfig, Subnet};
 
+use crate::private;
+
 /// Maximum size of a snapshot. 100,000 reservations need about 15 MB.
 const MAX_SNAPSHOT: u64 = 64 << 20;
 const SNAPSHOT: &str = "site.json";
@@ -86,6 +88,13 @@ impl Site {
             .find(|segment| segment.subnet.network.contains(&address))
     }
 
+    /// Returns whether a source is in a subnet with this address of the agent.
+    pub fn has_client(&self, agent: Ipv4Addr, source: Ipv4Addr) -> bool {
+        let served =
+            |subnet: &Subnet| subnet.agent_address == agent && subnet.network.contains(&source);
+        self.subnets.iter().any(|segment| served(&segment.subnet))
+    }
+
     /// Returns the subnet of a DHCP packet. A relayed packet is matched by its relay, any other
     /// packet by the receiving interface. On an interface with several subnets, a subnet with a
     /// reservation for the machine is preferred, then a subnet with a dynamic range.
@@ -144,9 +153,9 @@ pub fn load(data_dir: &Path) -> Option<SiteConfig> {
 
 /// Replaces the saved configuration atomically.
 pub fn save(data_dir: &Path, config: &SiteConfig) -> io::Result<()> {
-    fs::create_dir_all(data_dir)?;
+    private::create_dir(data_dir)?;
     let draft = data_dir.join(format!(".{SNAPSHOT}.{}", std::process::id()));
-    let mut file = File::create(&draft)?;
+    let mut file = private::create_file(&draft)?;
     file.write_all(&serde_json::to_vec_pretty(config)?)?;
     file.sync_all()?;
     fs::rename(&draft, data_dir.join(SNAPSHOT))?;

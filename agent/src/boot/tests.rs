@@ -2,6 +2,7 @@
 //! real listeners.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,10 @@ use muster_core::ids::NodeId;
 use muster_core::values::Mac;
 use muster_core::wire::calls::{Reservation, Seen, Subnet};
 use muster_core::wire::job::BootLive;
-use tokio::net::{TcpListener, UdpSocket};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::arm::tests::spec;
@@ -138,6 +142,7 @@ fn site_config() -> SiteConfig {
         site: "lab".to_owned(),
         subnets: vec![subnet],
         consoles: Vec::new(),
+        console_networks: Vec::new(),
     }
 }
 
@@ -222,9 +227,13 @@ fn discover_of(client: u32) -> Message {
     }
 }
 
-/// Reads a file by plain RFC 1350: a request, then an acknowledgement for every block.
 async fn tftp_get(ports: BootPorts, name: &str) -> Result<Vec<u8>, String> {
-    let socket = UdpSocket::bind((HOST, 0)).await.unwrap();
+    tftp_get_by(HOST, ports, name).await
+}
+
+/// Reads a file by plain RFC 1350: a request, then an acknowledgement for every block.
+async fn tftp_get_by(source: Ipv4Addr, ports: BootPorts, name: &str) -> Result<Vec<u8>, String> {
+    let socket = UdpSocket::bind((source, 0)).await.unwrap();
     let request = [b"\0\x01", name.as_bytes(), b"\0octet\0"].concat();
     socket.send_to(&request, (HOST, ports.tftp)).await.unwrap();
     let (mut content, mut buffer) = (Vec::new(), [0; 1500]);
@@ -336,6 +345,240 @@ async fn tftp_knows_exact_names_only() {
             .map(|bytes| bytes.len()),
         Ok(3000)
     );
+    bench.stop().await;
+}
+
+/// A subnet of 127.0.0.0/24 with the agent, and sources inside and outside of the subnet.
+fn small_site(mode: DhcpMode) -> SiteConfig {
+    let mut config = site_config();
+    config.subnets[0].network = "127.0.0.0/24".parse().unwrap();
+    config.subnets[0].mode = mode;
+    config
+}
+
+async fn start_small(mode: DhcpMode) -> Bench {
+    Bench::start_in(tempfile::tempdir().unwrap(), Some(small_site(mode))).await
+}
+
+const NEAR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 7);
+const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 8);
+const FAR: Ipv4Addr = Ipv4Addr::new(127, 9, 9, 9);
+const LOADER_REQUEST: &[u8] = b"\0\x01undionly.kpxe\0octet\0";
+
+/// Asserts that the listener sent no datagram. The listener answers in order, so a later answer to
+/// another source has arrived before the call.
+fn assert_silent(socket: &UdpSocket) {
+    let heard = recv(socket.as_raw_fd(), &mut [0; 1500], MsgFlags::MSG_DONTWAIT);
+    assert_eq!(heard, Err(Errno::EAGAIN));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tftp_answers_sources_inside_of_its_subnets_only() {
+    let bench = start_small(DhcpMode::Off).await;
+    let loader = tftp_get_by(NEAR, bench.ports, "undionly.kpxe").await;
+    assert_eq!(loader.map(|bytes| bytes.len()), Ok(3000));
+
+    let far = UdpSocket::bind((FAR, 0)).await.unwrap();
+    for packet in [
+        LOADER_REQUEST,
+        b"\0\x01unknown\0octet\0",
+        b"\0\x02a\0octet\0",
+    ] {
+        let to = (HOST, bench.ports.tftp);
+        far.send_to(packet, to).await.unwrap();
+    }
+    let loader = tftp_get_by(NEAR, bench.ports, "undionly.kpxe").await;
+    assert_eq!(loader.map(|bytes| bytes.len()), Ok(3000));
+    assert_silent(&far);
+    bench.stop().await;
+}
+
+/// Starts a transfer, acknowledges the first block, and then waits. Returns the client and its
+/// peer.
+async fn tftp_hold(source: Ipv4Addr, ports: BootPorts) -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind((source, 0)).await.unwrap();
+    let to = (HOST, ports.tftp);
+    socket.send_to(LOADER_REQUEST, to).await.unwrap();
+    let mut buffer = [0; 1500];
+    let received = timeout(PATIENCE, socket.recv_from(&mut buffer)).await;
+    let (_, peer) = received.expect("a first block").unwrap();
+    socket.send_to(b"\0\x04\0\x01", peer).await.unwrap();
+    (socket, peer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_has_two_tftp_transfers_and_its_neighbours_are_served() {
+    let bench = start_small(DhcpMode::Off).await;
+    let (first, first_peer) = tftp_hold(NEAR, bench.ports).await;
+    let _second = tftp_hold(NEAR, bench.ports).await;
+    let third = UdpSocket::bind((NEAR, 0)).await.unwrap();
+    let to = (HOST, bench.ports.tftp);
+    third.send_to(LOADER_REQUEST, to).await.unwrap();
+    let neighbours = tftp_get_by(NEIGHBOUR, bench.ports, "undionly.kpxe").await;
+    assert_eq!(neighbours.map(|bytes| bytes.len()), Ok(3000));
+    assert_silent(&third);
+
+    // The client ends its first transfer. Firmware repeats a request without an answer.
+    let end = b"\0\x05\0\0\0";
+    first.send_to(end, first_peer).await.unwrap();
+    let mut buffer = [0; 1500];
+    let answered = async {
+        loop {
+            third.send_to(LOADER_REQUEST, to).await.unwrap();
+            let heard = timeout(Duration::from_millis(50), third.recv(&mut buffer)).await;
+            if let Ok(length) = heard {
+                return length.unwrap();
+            }
+        }
+    };
+    let length = timeout(PATIENCE, answered).await.expect("a free place");
+    assert_eq!((length, buffer[1]), (516, 3));
+    bench.stop().await;
+}
+
+async fn connect(source: Ipv4Addr, ports: BootPorts) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((source, 0).into()).unwrap();
+    socket.connect((HOST, ports.http).into()).await.unwrap()
+}
+
+/// Sends a request and keeps the connection. Returns `None` for a closed connection.
+async fn ask_time(stream: &mut TcpStream) -> Option<()> {
+    let request = b"GET /boot/v1/time HTTP/1.1\r\nHost: a\r\n\r\n";
+    stream.write_all(request).await.ok()?;
+    let (mut answer, mut buffer) = (Vec::new(), [0; 1024]);
+    while !String::from_utf8_lossy(&answer).contains("unix_ms") {
+        let read = timeout(PATIENCE, stream.read(&mut buffer)).await;
+        let length = read.expect("an answer or an end").ok()?;
+        if length == 0 {
+            return None;
+        }
+        answer.extend_from_slice(&buffer[..length]);
+    }
+    Some(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_has_sixteen_http_connections_and_its_neighbours_are_served() {
+    let bench = start_small(DhcpMode::Off).await;
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        let mut stream = connect(NEAR, bench.ports).await;
+        assert_eq!(ask_time(&mut stream).await, Some(()));
+        held.push(stream);
+    }
+    let mut further = connect(NEAR, bench.ports).await;
+    assert_eq!(ask_time(&mut further).await, None);
+    let mut neighbour = connect(NEIGHBOUR, bench.ports).await;
+    assert_eq!(ask_time(&mut neighbour).await, Some(()));
+
+    held.pop();
+    let served = async {
+        while ask_time(&mut connect(NEAR, bench.ports).await)
+            .await
+            .is_none()
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, served).await.expect("a free place");
+    bench.stop().await;
+}
+
+/// Sends a GET from a source address.
+async fn get_by(source: Ipv4Addr, url: String) -> reqwest::Response {
+    let client = reqwest::Client::builder()
+        .local_address(std::net::IpAddr::from(source))
+        .timeout(PATIENCE)
+        .no_proxy()
+        .build()
+        .unwrap();
+    client.get(url).send().await.unwrap()
+}
+
+/// A BMC fetches firmware images from another network. A boot begins inside of a subnet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_outside_of_the_subnets_gets_blobs_and_no_boot() {
+    let bench = start_small(DhcpMode::Off).await;
+    let _handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
+    let digest = bench.blobs.put_bytes(b"firmware").await.unwrap();
+    let blob = bench.url(&format!("blob/sha256/{}", digest.hex()));
+    for source in [NEAR, FAR] {
+        let found = get_by(source, blob.clone()).await;
+        assert_eq!(found.text().await.unwrap(), "firmware");
+        assert!(
+            get_by(source, bench.url("time"))
+                .await
+                .status()
+                .is_success()
+        );
+    }
+    for path in ["site.cpio", &format!("ipxe?mac={MAC}&platform=efi")] {
+        let refused = get_by(FAR, bench.url(path)).await;
+        assert_eq!(refused.status(), reqwest::StatusCode::NOT_FOUND, "{path}");
+        let found = get_by(NEAR, bench.url(path)).await;
+        assert!(found.status().is_success(), "{path}");
+    }
+    bench.stop().await;
+}
+
+/// The DHCP server of the site gave the machine an address. The agent hears the request of the
+/// machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_proxy_mode_the_script_is_for_the_address_that_the_machine_requested() {
+    let bench = start_small(DhcpMode::Proxy).await;
+    let _handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
+    let relay = Ipv4Addr::new(127, 0, 0, 2);
+    let socket = UdpSocket::bind((relay, bench.ports.dhcp_relay))
+        .await
+        .unwrap();
+    let mut request = discover_of(PXE);
+    let other = Ipv4Addr::new(127, 0, 0, 3);
+    request
+        .options
+        .set(code::MESSAGE_TYPE, [Kind::Request as u8]);
+    request.options.set(code::SERVER_ID, other.octets());
+    request.options.set(code::REQUESTED_ADDRESS, NEAR.octets());
+    let to = (HOST, bench.ports.dhcp_server);
+    for message in [request, discover_of(PXE)] {
+        socket.send_to(&message.encode(), to).await.unwrap();
+    }
+    // The agent reads in order, so the offer follows the request.
+    let mut buffer = [0; 1500];
+    let offer = timeout(PATIENCE, socket.recv_from(&mut buffer)).await;
+    offer.expect("an offer").unwrap();
+    let script = async |source| {
+        let url = bench.url(&format!("ipxe?mac={MAC}&platform=efi"));
+        get_by(source, url).await.text().await.unwrap()
+    };
+    let other = script(NEIGHBOUR).await;
+    assert!(!other.contains("vmlinuz"), "{other}");
+    assert!(script(NEAR).await.contains("vmlinuz"));
+    bench.stop().await;
+}
+
+/// A datagram can have an invented source address.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pxe_boot_server_answers_sources_inside_of_its_subnets_only() {
+    let bench = start_small(DhcpMode::Proxy).await;
+    let _handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
+    let mut request = discover_of(PXE);
+    request.giaddr = Ipv4Addr::UNSPECIFIED;
+    request
+        .options
+        .set(code::MESSAGE_TYPE, [Kind::Request as u8]);
+    let (request, to) = (request.encode(), (HOST, bench.ports.pxe));
+    let far = UdpSocket::bind((FAR, 0)).await.unwrap();
+    let near = UdpSocket::bind((NEAR, 0)).await.unwrap();
+    for socket in [&far, &near] {
+        socket.send_to(&request, to).await.unwrap();
+    }
+    let mut buffer = [0; 1500];
+    let received = timeout(PATIENCE, near.recv(&mut buffer)).await;
+    let length = received.expect("an answer").unwrap();
+    let answer = Message::parse(&buffer[..length]).unwrap();
+    assert_eq!(answer.kind(), Some(Kind::Ack));
+    assert_silent(&far);
     bench.stop().await;
 }
 

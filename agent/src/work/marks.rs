@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::private;
+
 /// Maximum length of an event id or a seal.
 const LONGEST: usize = 64;
 
@@ -40,7 +42,7 @@ impl Marks {
     /// # Errors
     /// When a file exists and cannot be read.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(data_dir)?;
+        private::create_dir(data_dir)?;
         let files = Files {
             event: data_dir.join("latest-event"),
             sealed: data_dir.join("latest-event-sealed"),
@@ -146,7 +148,7 @@ fn remove(path: &Path) -> io::Result<()> {
 fn write(path: &Path, text: &str) -> io::Result<()> {
     use std::io::Write as _;
     let draft = path.with_extension("new");
-    let mut file = std::fs::File::create(&draft)?;
+    let mut file = private::create_file(&draft)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&draft, path)

@@ -15,6 +15,7 @@ pub mod job; // Runs a job from lease to outcome
 mod jobs; // A file per kind of job
 mod leases; // Leases and starts jobs
 pub mod marks; // The latest event stored for the server
+pub mod node_time; // Offset of a node's clock
 pub mod reports; // Host keys reported by live images
 mod reservations; // Results of changes of reservations, for the server
 mod scheduler; // Reports nodes out of service to the server
@@ -53,6 +54,7 @@ use crate::boot::loaders::IpxeBinaries;
 use crate::boot::{BootOptions, BootPorts, BootServices};
 use crate::cluster::Clusters;
 use crate::consoles;
+use crate::private;
 use crate::ssh::kept::KeptSessions;
 
 const SITE_POLL: Duration = Duration::from_secs(60);
@@ -103,6 +105,7 @@ pub enum AgentError {
 pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(), AgentError> {
     let stop = cancel.child_token();
     let _stopped_on_every_way_out = stop.clone().drop_guard();
+    private::close(&options.data_dir);
     let marks = Marks::open(&options.data_dir).map_err(io("data directory", &options.data_dir))?;
     let (client, identity) = enter(&options)?;
     let clock = Clock::following(options.clock);
@@ -130,8 +133,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         contact: client.contact(),
         ports: options.ports,
     };
-    let services = BootServices::start(boot, configs, boots.clone(), seen, stop.clone());
-    let services = services
+    let services = BootServices::start(boot, configs, boots.clone(), seen, stop.clone())
         .await
         .map_err(io("boot services", &options.data_dir))?;
     let Some(welcome) = stop

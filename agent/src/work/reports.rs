@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use muster_core::wire::node::LiveReport;
 
+use crate::private;
+
 /// Retention time of a report. No boot lasts this long, and older files are deleted at startup.
 const KEEP: Duration = Duration::from_hours(48);
 
@@ -23,7 +25,7 @@ impl Reports {
     /// When the directory cannot be created or read.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let dir = data_dir.join("reports");
-        std::fs::create_dir_all(&dir)?;
+        private::create_dir(&dir)?;
         for entry in std::fs::read_dir(&dir)? {
             let entry = entry?;
             if entry
@@ -54,7 +56,7 @@ impl Reports {
             .path(&report.nonce)
             .ok_or_else(|| io::Error::other("the nonce is not 32 hex digits"))?;
         let draft = path.with_extension("new");
-        let mut file = std::fs::File::create(&draft)?;
+        let mut file = private::create_file(&draft)?;
         file.write_all(&serde_json::to_vec(report)?)?;
         file.sync_all()?;
         std::fs::rename(&draft, path)?;

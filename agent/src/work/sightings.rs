@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_core::wire::calls::Sighting;
+use muster_core::wire::calls::{Seen, Sighting};
 use tokio::sync::mpsc;
 
 use super::agent::Agent;
 use super::backoff::Backoff;
+use super::client::error::CallError;
 
 /// Maximum number of sightings kept while the server is unreachable, about 1 MB.
 pub(super) const QUEUE: usize = 4096;
@@ -32,14 +33,53 @@ pub(super) async fn forward(agent: Arc<Agent>, mut queue: mpsc::Receiver<Sightin
     }
 }
 
-async fn tell(agent: &Agent, batch: Vec<Sighting>) {
+async fn tell(agent: &Agent, mut batch: Vec<Sighting>) {
     let mut backoff = Backoff::new(Duration::from_secs(15));
     while let Err(error) = agent.server.report_sightings(batch.clone()).await {
         agent.heed(&error);
+        if matches!(error, CallError::Refused { .. }) && use_former_kinds(&mut batch) {
+            continue;
+        }
         if !error.retryable() {
             tracing::warn!(%error, dropped = batch.len(), "sightings rejected by the server and dropped");
             return;
         }
         backoff.pause().await;
+    }
+}
+
+/// Replaces the kinds of sighting that a server of the previous version refuses. Returns whether
+/// the batch had such a kind.
+fn use_former_kinds(batch: &mut [Sighting]) -> bool {
+    let mut has_changed = false;
+    for sighting in batch {
+        if sighting.what == Seen::FetchedTwice {
+            sighting.what = Seen::Script;
+            has_changed = true;
+        }
+    }
+    has_changed
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_core::values::Mac;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_batch_is_written_in_the_former_kinds_once() {
+        let seen = |what| Sighting {
+            at: jiff::Timestamp::UNIX_EPOCH,
+            mac: Mac([0x52, 0x54, 0, 0, 0, 1]),
+            what,
+            uuid: None,
+            serial: None,
+            detail: String::new(),
+        };
+        let mut batch = vec![seen(Seen::Dhcp), seen(Seen::FetchedTwice)];
+        assert!(use_former_kinds(&mut batch));
+        assert_eq!(batch, [seen(Seen::Dhcp), seen(Seen::Script)]);
+        assert!(!use_former_kinds(&mut batch));
     }
 }

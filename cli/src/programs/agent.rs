@@ -8,6 +8,7 @@ use muster_agent::work::AgentOptions;
 use muster_agent::work::identity::Entry;
 use muster_core::clock::Clock;
 use muster_core::values::Secret;
+use muster_server::http::listener::files::raise_limit;
 use tokio_util::sync::CancellationToken;
 
 /// Options of an agent.
@@ -57,6 +58,8 @@ pub(crate) async fn run(args: AgentArgs, cancel: CancellationToken) -> anyhow::R
         Some(file) => Some(read(file).await?),
         None => None,
     };
+    let open_files = raise_limit();
+    tracing::debug!(open_files, "limit of open files of the agent");
     let options = options(&args.server, token, args.data_dir, &args.loaders);
     Ok(muster_agent::work::run(options, cancel).await?)
 }

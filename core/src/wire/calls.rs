@@ -62,6 +62,9 @@ pub struct SiteConfig {
     /// Serial consoles to record.
     #[serde(default)]
     pub consoles: Vec<ConsoleTarget>,
+    /// Networks of the consoles. Empty: the site declares no networks of consoles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub console_networks: Vec<ipnet::IpNet>,
 }
 
 /// Address of a node's serial console, read-only: raw bytes over TCP, as from a conserver, a
@@ -149,6 +152,9 @@ pub enum Seen {
     Report,
     /// Another DHCP server answered on the subnet.
     RogueDhcp,
+    /// The boot script was fetched again after the machine received it. A server of the previous
+    /// version refuses the word.
+    FetchedTwice,
 }
 
 /// `POST /agent/v1/lease`: long poll for jobs.

@@ -212,6 +212,35 @@ fn plant_blob(world: &World) -> String {
     digest
 }
 
+/// The agent that acts for a site has the orders. The other agent of the site needs no blob.
+#[tokio::test]
+async fn only_the_acting_agent_of_a_site_fetches_blobs() {
+    let world = World::start(1).await;
+    site(&world.admin, "elsewhere").await;
+    let door = Door::open(&world.server.app).await;
+    let path = format!("blobs/sha256/{}", plant_blob(&world));
+    let blob = ("GET", path.as_str(), "");
+    let first = Host::new(&door, &token(&world.admin, "elsewhere", "east").await);
+    first.enrol().await.unwrap();
+    let epoch = first.hello().await.unwrap();
+    let second = Host::new(&door, &token(&world.admin, "elsewhere", "west").await);
+    second.enrol().await.unwrap();
+    second.hello().await.unwrap();
+    let before = tell(&second, &door, blob, "", epoch).await;
+    assert_eq!(before.0, 200, "no agent acts yet: {before:?}");
+
+    let lease = (
+        "POST",
+        "lease",
+        r#"{"epoch":EPOCH,"capacity":9,"wait_s":0}"#,
+    );
+    assert_eq!(tell(&first, &door, lease, "", epoch).await.0, 200);
+    let acting = tell(&first, &door, blob, "", epoch).await;
+    assert_eq!((acting.0, acting.1.as_str()), (200, "a blob"));
+    let standby = tell(&second, &door, blob, "", epoch).await;
+    assert_eq!((standby.0, standby.2.as_str()), (409, "not_acting"));
+}
+
 /// Compares the answer of a route with the expected answer. A success has no word of `own`.
 fn expect_answer(path: &str, told: &(u16, String, String), expected: Elsewhere, own: &[String]) {
     match expected {

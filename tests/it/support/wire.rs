@@ -194,7 +194,9 @@ async fn relay(socket: UdpSocket, end: SocketAddr, faults: Arc<Mutex<Faults>>) {
                 let way = lock(&faults).there;
                 for datagram in dice.pass(way, there[..length].to_vec(), &mut held_there) {
                     tokio::time::sleep(way.delay).await;
-                    far.send_to(&datagram, server).await.unwrap();
+                    // A repeated TFTP request goes to the well-known port.
+                    let to = if datagram.starts_with(&[0, 1]) { end } else { server };
+                    far.send_to(&datagram, to).await.unwrap();
                 }
             }
             Ok((length, sender)) = far.recv_from(&mut back) => {

@@ -25,6 +25,7 @@ const ORDERS: [(&str, &[&str]); 5] = [
             "engine",
             "auth",
             "app",
+            "streams",
             "keys",
             "oidc",
             "outbound",
@@ -64,6 +65,7 @@ const ORDERS: [(&str, &[&str]); 5] = [
             "facts",
             "consoles",
             "clock",
+            "out_of_band",
             "redact",
             "audit",
             "ids",
@@ -96,7 +98,7 @@ const ORDERS: [(&str, &[&str]); 5] = [
         "agent",
         &[
             "consoles", "work", "ssh", "cluster", "boot", "contact", "bmc", "watch", "pinned",
-            "blobs",
+            "blobs", "private",
         ],
     ),
     (

@@ -54,7 +54,7 @@ pub enum Destination {
     Broadcast,
     /// The server port of a configured relay.
     Relay(Ipv4Addr),
-    /// The client port of a machine with a configured address.
+    /// The client port of a machine with a configured address inside of the subnet.
     Client(Ipv4Addr),
     /// The source address and port of the request.
     Sender,
@@ -160,7 +160,7 @@ fn address_for(question: &Question, leases: &Leases) -> Option<Given> {
 
 /// Returns the address requested by a client: from the option before the client has an address,
 /// from the header in a renewal.
-fn requested(request: &Message) -> Option<Ipv4Addr> {
+pub(super) fn requested(request: &Message) -> Option<Ipv4Addr> {
     let in_header = Some(request.ciaddr).filter(|address| !address.is_unspecified());
     request
         .options
@@ -387,15 +387,16 @@ fn boot_file(question: &Question, client: Client) -> Option<String> {
     }
 }
 
+/// Adds the destination. An address outside of the subnet is an invention or a machine of another
+/// network, so the answer stays on this wire.
 fn send(question: &Question, message: Message) -> Reply {
     let request = question.request;
-    let to = match (
-        request.giaddr.is_unspecified(),
-        request.ciaddr.is_unspecified(),
-    ) {
+    let network = question.segment.subnet.network;
+    let is_inside = network.contains(&request.ciaddr) && request.ciaddr != network.broadcast();
+    let to = match (request.giaddr.is_unspecified(), is_inside) {
         (false, _) => Destination::Relay(request.giaddr),
-        (true, false) => Destination::Client(request.ciaddr),
-        (true, true) => Destination::Broadcast,
+        (true, true) => Destination::Client(request.ciaddr),
+        (true, false) => Destination::Broadcast,
     };
     Reply { message, to }
 }

@@ -20,7 +20,7 @@ use tokio::net::UdpSocket;
 use tracing::Span;
 
 use self::client::{Client, machine_uuid};
-use self::decide::{Destination, Question, Reply, Via, decide};
+use self::decide::{Destination, Question, Reply, Via, decide, requested};
 use self::wire::{Kind, Message, Op, code};
 use crate::boot::Shared;
 use crate::boot::links::{ListenError, interface_of, udp_on};
@@ -116,6 +116,8 @@ async fn answer_all(here: &Here<'_>, socket: &UdpSocket, via: Via) -> io::Result
             Destination::Client(client) => {
                 SocketAddr::from((client, here.shared.ports.dhcp_client))
             }
+            // The source address of a datagram can be invented.
+            Destination::Sender if !is_client(here, sender) => continue,
             Destination::Sender => sender,
         };
         if let Err(error) = socket.send_to(&reply.message.encode(), to).await {
@@ -126,6 +128,30 @@ async fn answer_all(here: &Here<'_>, socket: &UdpSocket, via: Via) -> io::Result
                 tracing::warn!(interface = here.interface, mac = %request.mac, %to, %error, "DHCP answer not sent; the machine repeats its request");
             });
         }
+    }
+}
+
+/// Returns whether a sender is inside of a subnet of the interface.
+fn is_client(here: &Here, sender: SocketAddr) -> bool {
+    let SocketAddr::V4(sender) = sender else {
+        return false;
+    };
+    let (site, agents) = (here.shared.site.borrow(), &here.link.addresses);
+    let is_client = agents
+        .iter()
+        .any(|agent| site.has_client(*agent, *sender.ip()));
+    if !is_client {
+        tracing::debug!(interface = here.interface, %sender, "PXE request ignored: the source is outside of the interface's subnets");
+    }
+    is_client
+}
+
+/// Notes the address that an armed machine requests at the DHCP server of the site. The script is
+/// then given to this address only.
+fn note_requested(here: &Here, request: &Message) {
+    let is_request = request.op == Op::FromClient && request.kind() == Some(Kind::Request);
+    if let Some(address) = requested(request).filter(|_| is_request) {
+        here.shared.armed.heard_request(request.mac, address);
     }
 }
 
@@ -157,8 +183,10 @@ fn consider(here: &Here, request: &Message, via: Via) -> Option<Reply> {
     // Firmware repeats a request without an answer, and an answer without a boot file is final.
     let reply = reply.filter(|_| !has_pending_boot(shared, request));
     note_client(shared, request, reply.as_ref());
-    if segment.subnet.mode == DhcpMode::Authoritative {
-        note_other_server(here, request);
+    match (segment.subnet.mode, via) {
+        (DhcpMode::Authoritative, _) => note_other_server(here, request),
+        (DhcpMode::Proxy, Via::Server) => note_requested(here, request),
+        (DhcpMode::Proxy, Via::BootServer) | (DhcpMode::Off, _) => {}
     }
     reply
 }

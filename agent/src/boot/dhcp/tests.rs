@@ -208,6 +208,32 @@ fn a_renewal_is_answered_to_the_address_itself() {
     );
 }
 
+/// The address in the header is the machine's word. An answer to an invented address would leave
+/// the subnet.
+#[test]
+fn no_answer_leaves_the_subnet() {
+    let mut trial = Trial::new(DhcpMode::Authoritative);
+    let action = FIXED.octets();
+    let mut ask = |kind, ciaddr| {
+        let options = [(code::REQUESTED_ADDRESS, action.as_slice())];
+        let request = Message {
+            ciaddr,
+            ..message(kind, KNOWN, &options)
+        };
+        trial.ask(&request).unwrap().to
+    };
+    let (elsewhere, all) = (
+        Ipv4Addr::new(198, 51, 100, 7),
+        Ipv4Addr::new(10, 77, 0, 255),
+    );
+    for kind in [Kind::Request, Kind::Inform, Kind::Discover] {
+        assert_eq!(ask(kind, FIXED), Destination::Client(FIXED), "{kind:?}");
+        for invented in [elsewhere, all] {
+            assert_eq!(ask(kind, invented), Destination::Broadcast, "{kind:?}");
+        }
+    }
+}
+
 #[test]
 fn a_machine_returning_with_a_foreign_address_is_refused() {
     let mut trial = Trial::new(DhcpMode::Authoritative);

@@ -70,14 +70,28 @@ pub fn router(shared: Arc<Shared>, address: Ipv4Addr) -> Router {
 }
 
 fn routes(door: Arc<Door>) -> Router {
-    let routes = Router::new()
+    let routes = file_routes()
         .route("/ipxe", get(get_script))
         .route("/loader/{name}", get(get_loader))
-        .route("/blob/sha256/{hex}", get(get_blob))
         .route("/site.cpio", get(get_site))
+        .route("/report", post(report::take_report));
+    within_limits(routes, door)
+}
+
+/// Returns the routes for sources outside of the subnets: a BMC fetches firmware images, and an
+/// installed node may have another address. A boot begins inside of a subnet.
+fn outside_routes(door: Arc<Door>) -> Router {
+    within_limits(file_routes(), door)
+}
+
+fn file_routes() -> Router<Arc<Door>> {
+    Router::new()
+        .route("/blob/sha256/{hex}", get(get_blob))
         .route("/time", get(get_time))
-        .route("/report", post(report::take_report))
-        .route("/bundle/{hex}/{*name}", get(get_bundle_file));
+        .route("/bundle/{hex}/{*name}", get(get_bundle_file))
+}
+
+fn within_limits(routes: Router<Arc<Door>>, door: Arc<Door>) -> Router {
     Router::new()
         .nest("/boot/v1", routes)
         .layer(TimeoutLayer::with_status_code(
@@ -145,21 +159,39 @@ fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> Option<S
         uuid: asking.uuid,
         serial: asking.serial,
     };
-    let (text, detail) = match shared.armed_for(mac) {
+    let unarmed = |local: String| {
+        let detail = "local boot: nothing is armed".to_owned();
+        (local, Seen::Script, detail)
+    };
+    let (text, seen, detail) = match shared.armed_for(mac) {
         None if shared.armed.is_pending(mac) => return None,
-        None => (local, "local boot: nothing is armed".to_owned()),
+        None if shared.runs_live(mac) => (
+            local,
+            Seen::FetchedTwice,
+            format!("local boot: asked from {from}, while the machine runs the live image"),
+        ),
+        None => unarmed(local),
         Some(image) if !shared.may_act_for(image.address, from) => (
             local,
+            refused_fetch(shared, mac),
             format!(
                 "local boot: asked from {from}, while the armed machine is to be at {}",
                 image.address
             ),
         ),
+        Some(_) if shared.armed.is_elsewhere(mac, from) => (
+            local,
+            refused_fetch(shared, mac),
+            format!(
+                "local boot: asked from {from}, while the armed machine asked DHCP for another address"
+            ),
+        ),
         Some(_) => match shared.armed.take_script(mac, from) {
             ScriptTurn::Pending => return None,
-            ScriptTurn::NotArmed => (local, "local boot: nothing is armed".to_owned()),
+            ScriptTurn::NotArmed => unarmed(local),
             ScriptTurn::Spent => (
                 local,
+                Seen::FetchedTwice,
                 format!("local boot: a second fetch, by {from}, fails the armed boot"),
             ),
             ScriptTurn::Armed { image, nonce } => {
@@ -170,12 +202,25 @@ fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> Option<S
                     nonce: &nonce,
                     mac,
                 };
-                (script::live(&boot), "armed: the live image".to_owned())
+                let detail = "armed: the live image".to_owned();
+                (script::live(&boot), Seen::Script, detail)
             }
         },
     };
-    shared.lookout.saw(mac, Seen::Script, who, detail);
+    if seen == Seen::FetchedTwice {
+        tracing::warn!(%mac, %from, "boot script fetched again: the machine started over, or another machine uses its MAC; check the machine and its switch port");
+    }
+    shared.lookout.saw(mac, seen, who, detail);
     Some(text)
+}
+
+/// Returns the kind of a fetch from another address than the address of the armed machine.
+fn refused_fetch(shared: &Shared, mac: Mac) -> Seen {
+    if shared.armed.is_script_given(mac) {
+        Seen::FetchedTwice
+    } else {
+        Seen::Script
+    }
 }
 
 /// `GET /boot/v1/loader/{name}`: returns our iPXE, for UEFI HTTP boot.

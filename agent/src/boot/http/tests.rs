@@ -142,7 +142,7 @@ async fn a_machine_asks_again_until_its_boot_is_armed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_armed_script_is_given_once() {
-    let bench = Bench::start().await;
+    let mut bench = Bench::start().await;
     let handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
     let query = format!("mac={MAC}&platform=efi");
     assert!(script(&bench, &query).await.contains(NONCE));
@@ -150,6 +150,30 @@ async fn the_armed_script_is_given_once() {
     assert_eq!(
         handle.report().await,
         Err(BootFault::SecondScript { from: HOST })
+    );
+    assert_eq!(bench.next_seen().await.0, Seen::Script);
+    assert_eq!(bench.next_seen().await.0, Seen::FetchedTwice);
+}
+
+/// The boot has succeeded, and the image is written. The machine fetches a script only after a
+/// restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fetch_while_the_live_image_runs_is_an_alarm() {
+    let (mut bench, node) = (Bench::start().await, NodeId::new());
+    let handle = bench.armed.arm(node, &armed_spec()).unwrap();
+    let query = format!("mac={MAC}&platform=efi");
+    assert!(script(&bench, &query).await.contains(NONCE));
+    assert_eq!(bench.next_seen().await.0, Seen::Script);
+    handle.hold();
+    assert!(!script(&bench, &query).await.contains("kernel"));
+    let (what, detail) = bench.next_seen().await;
+    assert_eq!(what, Seen::FetchedTwice, "{detail}");
+
+    bench.armed.end_live(node);
+    assert!(!script(&bench, &query).await.contains("kernel"));
+    assert_eq!(
+        bench.next_seen().await,
+        (Seen::Script, "local boot: nothing is armed".to_owned())
     );
 }
 

@@ -1,5 +1,6 @@
 //! TFTP for the first loaders only. Names are matched exactly, and the bytes come from memory
-//! instead of a file system.
+//! instead of a file system. A source address can be invented, so only sources inside of the
+//! listener's subnets are answered, with one packet until the first acknowledgement.
 
 mod send; // Sends a file to a client, in a thread per client
 pub mod transfer; // State of a transfer and its next step
@@ -33,6 +34,13 @@ pub async fn serve(
     let mut buffer = [0; 1500];
     loop {
         let (length, client) = socket.recv_from(&mut buffer).await.map_err(failed)?;
+        let SocketAddr::V4(client) = client else {
+            continue;
+        };
+        if !shared.site.borrow().has_client(address, *client.ip()) {
+            tracing::debug!(%client, %address, "TFTP packet ignored: the source is outside of the listener's subnets");
+            continue;
+        }
         let session = tracing::error_span!("boot", peer = %client);
         session.in_scope(|| {
             let answered = accept_packet(&shared, &sender, client, &buffer[..length]);
@@ -49,7 +57,7 @@ pub async fn serve(
 fn accept_packet(
     shared: &Shared,
     sender: &Sender,
-    client: SocketAddr,
+    client: SocketAddrV4,
     packet: &[u8],
 ) -> Result<(), Refusal> {
     match wire::parse(packet)? {
@@ -69,7 +77,7 @@ fn bind_error(at: SocketAddrV4, source: io::Error) -> ListenError {
 fn give(
     shared: &Shared,
     sender: &Sender,
-    client: SocketAddr,
+    client: SocketAddrV4,
     request: Request,
 ) -> Result<(), Refusal> {
     let name = request.name.strip_prefix('/').unwrap_or(&request.name);

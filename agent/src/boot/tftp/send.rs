@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use super::transfer::{Event, Step, Transfer};
 use super::wire::{self, Packet, Refusal, Request};
 use crate::boot::Shared;
 use crate::boot::lookout::Identity;
+use crate::boot::places::{Bounds, Full, Places};
 
 /// Block size without negotiation (RFC 1350).
 const BLOCK: u16 = 512;
@@ -28,8 +29,14 @@ const MAX_WINDOW: u16 = 16;
 /// Time until the last packets are repeated to a silent client. The value also limits how long a
 /// transfer survives its listener.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
-/// Maximum number of parallel transfers. Further clients receive an error and can retry.
-const MAX_TRANSFERS: usize = 512;
+/// Maximum numbers of parallel transfers. Firmware uses two: one to read the size, and often leaves
+/// it without an end, and one for the file.
+const TRANSFERS: Bounds = Bounds {
+    per_source: 2,
+    armed: 512,
+    subnet: 512,
+    outside: 0,
+};
 /// Stack size of a thread in bytes. The sent data is stored elsewhere.
 const STACK: usize = 256 << 10;
 
@@ -37,7 +44,8 @@ const STACK: usize = 256 << 10;
 pub(super) struct Sender {
     address: Ipv4Addr,
     shared: Arc<Shared>,
-    clients: Arc<Mutex<HashSet<SocketAddr>>>,
+    clients: Arc<Mutex<HashSet<SocketAddrV4>>>,
+    places: Arc<Places>,
     stop: CancellationToken,
     _stopper: DropGuard,
 }
@@ -49,26 +57,36 @@ impl Sender {
             address,
             shared,
             clients: Arc::default(),
+            places: Places::new(TRANSFERS),
             _stopper: stop.clone().drop_guard(),
             stop,
         }
     }
 
     /// Starts sending a file, inside the current span. A repeated request for a running transfer is
-    /// ignored, because the transfer repeats the lost answer.
+    /// ignored: the transfer repeats a lost packet, or ends and leaves the next request a new
+    /// start. A request beyond the transfers of its source is ignored too, because firmware repeats
+    /// a request without an answer, and gives up after an error.
     ///
     /// # Errors
     /// `Busy` when too many transfers are running.
     pub(super) fn start(
         &self,
-        client: SocketAddr,
+        client: SocketAddrV4,
         request: Request,
         bytes: Bytes,
     ) -> Result<(), Refusal> {
-        let place = match Place::take(&self.clients, client) {
-            Taken::Free(place) => place,
-            Taken::UnderWay => return Ok(()),
-            Taken::Full => return Err(Refusal::Busy),
+        let Some(entry) = Entry::add(&self.clients, client) else {
+            return Ok(());
+        };
+        let share = self.shared.share_of(*client.ip());
+        let place = match self.places.take(*client.ip(), share) {
+            Ok(place) => place,
+            Err(Full::Source) => {
+                tracing::debug!("TFTP request ignored: the source has all of its transfers");
+                return Ok(());
+            }
+            Err(Full::Share) => return Err(Refusal::Busy),
         };
         let (address, shared, stop) = (self.address, Arc::clone(&self.shared), self.stop.clone());
         let thread = std::thread::Builder::new()
@@ -77,45 +95,35 @@ impl Sender {
         let session = Span::current();
         let started = thread.spawn(move || {
             let _session = session.entered();
-            if let Err(error) = answer(&shared, address, place.client, &request, &bytes, &stop) {
+            if let Err(error) = answer(&shared, address, client, &request, &bytes, &stop) {
                 tracing::debug!(%error, "TFTP transfer interrupted");
             }
+            // The place is free before the client can start again.
             drop(place);
+            drop(entry);
         });
         started.map(drop).map_err(|_| Refusal::Busy)
     }
 }
 
 /// The entry of a client in the set of running transfers, removed on drop.
-struct Place {
-    client: SocketAddr,
-    clients: Arc<Mutex<HashSet<SocketAddr>>>,
+struct Entry {
+    client: SocketAddrV4,
+    clients: Arc<Mutex<HashSet<SocketAddrV4>>>,
 }
 
-enum Taken {
-    Free(Place),
-    UnderWay,
-    Full,
-}
-
-impl Place {
-    fn take(clients: &Arc<Mutex<HashSet<SocketAddr>>>, client: SocketAddr) -> Taken {
+impl Entry {
+    /// Adds a client, or returns `None` for a client with a running transfer.
+    fn add(clients: &Arc<Mutex<HashSet<SocketAddrV4>>>, client: SocketAddrV4) -> Option<Self> {
         let mut under_way = clients.lock().unwrap_or_else(PoisonError::into_inner);
-        match under_way.len() {
-            _ if under_way.contains(&client) => Taken::UnderWay,
-            MAX_TRANSFERS.. => Taken::Full,
-            _ => {
-                under_way.insert(client);
-                Taken::Free(Self {
-                    client,
-                    clients: Arc::clone(clients),
-                })
-            }
-        }
+        under_way.insert(client).then(|| Self {
+            client,
+            clients: Arc::clone(clients),
+        })
     }
 }
 
-impl Drop for Place {
+impl Drop for Entry {
     fn drop(&mut self) {
         self.clients
             .lock()
@@ -126,7 +134,7 @@ impl Drop for Place {
 
 /// Opens a socket with its own port for a client (RFC 1350 §4). The socket is connected, so packets
 /// of other peers are dropped and a closed client port is reported at once.
-fn socket(address: Ipv4Addr, client: SocketAddr) -> io::Result<UdpSocket> {
+fn socket(address: Ipv4Addr, client: SocketAddrV4) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((address, 0))?;
     socket.connect(client)?;
     Ok(socket)
@@ -136,14 +144,14 @@ fn socket(address: Ipv4Addr, client: SocketAddr) -> io::Result<UdpSocket> {
 ///
 /// # Errors
 /// The error of the socket.
-pub(super) fn refuse(address: Ipv4Addr, client: SocketAddr, why: Refusal) -> io::Result<()> {
+pub(super) fn refuse(address: Ipv4Addr, client: SocketAddrV4, why: Refusal) -> io::Result<()> {
     socket(address, client)?.send(&wire::refused(why)).map(drop)
 }
 
 fn answer(
     shared: &Shared,
     address: Ipv4Addr,
-    client: SocketAddr,
+    client: SocketAddrV4,
     request: &Request,
     bytes: &[u8],
     stop: &CancellationToken,
@@ -166,10 +174,10 @@ fn answer(
         stop,
     );
     if transfer.all_sent()
-        && let IpAddr::V4(client) = client.ip()
-        && let Some(mac) = shared.mac_at(client)
+        && let Some(mac) = shared.mac_at(*client.ip())
     {
-        let what = format!("{} to {client}", request.name.trim_start_matches('/'));
+        let name = request.name.trim_start_matches('/');
+        let what = format!("{name} to {}", client.ip());
         shared
             .lookout
             .saw(mac, Seen::Tftp, Identity::default(), what);

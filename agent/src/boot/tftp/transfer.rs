@@ -17,6 +17,8 @@ pub struct Transfer {
     acknowledged: Option<u64>,
     /// Highest block sent so far.
     sent: u64,
+    /// The client has acknowledged a packet, so its address is not invented.
+    proved: bool,
     idle: u32,
 }
 
@@ -50,6 +52,7 @@ impl Transfer {
             window: window.max(1).into(),
             acknowledged,
             sent: 0,
+            proved: false,
             idle: 0,
         }
     }
@@ -66,7 +69,7 @@ impl Transfer {
             Event::Ack(number) => match self.acknowledges(number) {
                 Some(block) if self.acknowledged.is_none_or(|before| block > before) => {
                     self.acknowledged = Some(block);
-                    self.idle = 0;
+                    (self.proved, self.idle) = (true, 0);
                     if block == self.last() {
                         Step::Done
                     } else {
@@ -105,9 +108,11 @@ impl Transfer {
         (first..=self.sent).find(|block| block & 0xffff == u64::from(number))
     }
 
+    /// Repeats the packets in flight, but no packet before the first acknowledgement: the client
+    /// repeats its request, and an invented address receives a single packet for a request.
     fn again(&mut self) -> Step {
         self.idle += 1;
-        if self.idle >= TRIES {
+        if !self.proved || self.idle >= TRIES {
             Step::GiveUp
         } else {
             self.outstanding()
@@ -168,12 +173,28 @@ mod tests {
 
     #[test]
     fn silence_ends_it_after_a_few_tries() {
-        let mut transfer = Transfer::new(10, 512, 1, false);
+        let mut transfer = Transfer::new(600, 512, 1, false);
         transfer.first();
+        assert_eq!(transfer.on(Event::Ack(1)), Step::Send(2..=2));
         for _ in 1..TRIES {
-            assert_eq!(transfer.on(Event::Silence), Step::Send(1..=1));
+            assert_eq!(transfer.on(Event::Silence), Step::Send(2..=2));
         }
         assert_eq!(transfer.on(Event::Silence), Step::GiveUp);
         assert!(transfer.all_sent());
+    }
+
+    /// An invented address acknowledges no packet, or the wrong number.
+    #[test]
+    fn nothing_is_repeated_before_the_first_acknowledgement() {
+        for negotiated in [false, true] {
+            let mut transfer = Transfer::new(10_000, 512, 4, negotiated);
+            transfer.first();
+            assert_eq!(transfer.on(Event::Ack(9)), Step::Wait);
+            assert_eq!(transfer.on(Event::Silence), Step::GiveUp);
+        }
+        let mut transfer = Transfer::new(10_000, 512, 4, true);
+        transfer.first();
+        assert_eq!(transfer.on(Event::Ack(0)), Step::Send(1..=4));
+        assert_eq!(transfer.on(Event::Silence), Step::Send(1..=4));
     }
 }

@@ -8,6 +8,8 @@ use muster_core::values::{Digest, Secret};
 use muster_core::wire::enrol::Issued;
 use serde::{Deserialize, Serialize};
 
+use crate::private;
+
 /// The stored identity. `Debug` hides the key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept {
@@ -68,7 +70,7 @@ impl Keep {
     /// # Errors
     /// When the directory cannot be created.
     pub fn at(data_dir: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(data_dir)?;
+        private::create_dir(data_dir)?;
         Ok(Self(data_dir.join("identity.json")))
     }
 

@@ -41,6 +41,7 @@ pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResu
         .map_err(not_armed)?;
     let boot = async {
         if let Some(report) = context.agent.reports.find(&spec.nonce) {
+            armed.spend_script();
             let bmc = observed_bmc(context, &spec.power).await?;
             return log_in(context, spec, &report, bmc).await;
         }
@@ -50,10 +51,14 @@ pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResu
         let ((), live) = tokio::join!(save(context, &report), log_in(context, spec, &report, bmc));
         live
     };
-    tokio::select! {
+    let ended = tokio::select! {
         result = boot => result,
         fault = armed.fault() => Err(spoiled(&fault)),
+    };
+    if ended.is_ok() {
+        armed.hold();
     }
+    ended
 }
 
 /// A BMC and the state read at the start of the boot.
@@ -187,7 +192,7 @@ fn next_stage(sighting: &Sighting) -> Option<String> {
         Seen::Tftp => Some("the boot script (iPXE was fetched)".into()),
         Seen::Script => Some("the kernel (the boot script was given)".into()),
         Seen::Kernel => Some("the live image's report (kernel or initrd was fetched)".into()),
-        Seen::Report | Seen::RogueDhcp => None,
+        Seen::Report | Seen::RogueDhcp | Seen::FetchedTwice => None,
     }
 }
 

@@ -26,6 +26,7 @@ mod supply; // Fetches blobs before a node needs them
 mod tests; // Power acts through failing BMCs
 
 use muster_core::clusters::Drain;
+use muster_core::gates::{RUN_BYTES, cut_evidence};
 use muster_core::stacks::ConvergePlan;
 use muster_core::wire::job::JobSpec;
 use muster_core::wire::login::Login;
@@ -36,6 +37,9 @@ use super::context::{JobContext, fatal};
 
 /// Executes the job.
 pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> {
+    if ends_live_image(&context.job.spec) {
+        context.agent.boots.end_live(context.job.node);
+    }
     match &context.job.spec {
         JobSpec::BootLive(spec) => boot_live::run(context, spec).await,
         JobSpec::Inventory { login, cabled } => inventory::run(context, login, cabled).await,
@@ -127,6 +131,32 @@ async fn converge(
     follow(context, login, Work::Converge(plan.clone())).await
 }
 
+/// Returns whether the job ends the run of the live image. The next start of the machine then
+/// fetches a boot script without an alarm. `BootLive` ends the run itself, when the next boot is
+/// armed.
+fn ends_live_image(spec: &JobSpec) -> bool {
+    match spec {
+        JobSpec::PowerOff { .. }
+        | JobSpec::BootDisk { .. }
+        | JobSpec::Reboot { .. }
+        | JobSpec::PowerOn { .. }
+        | JobSpec::PowerCycle { .. }
+        | JobSpec::Firmware(_) => true,
+        JobSpec::BootLive(_)
+        | JobSpec::Inventory { .. }
+        | JobSpec::WriteImage { .. }
+        | JobSpec::Converge { .. }
+        | JobSpec::Gates { .. }
+        | JobSpec::Admit { .. }
+        | JobSpec::Drain { .. }
+        | JobSpec::Remove { .. }
+        | JobSpec::Wipe { .. }
+        | JobSpec::Adopt(_)
+        | JobSpec::RotateBmc(_)
+        | JobSpec::Pair(_) => false,
+    }
+}
+
 /// Returns whether the job can act without asking the server first. Such a job stops when the lease
 /// is uncertain. Other jobs commit every act on the server first, or follow work on the node that a
 /// later attempt also finds there.
@@ -208,13 +238,17 @@ async fn follow(context: &JobContext, login: &Login, work: Work) -> Result<JobRe
         (
             "gates",
             WorkResult::Gated {
-                results,
+                mut results,
                 fingerprint,
             },
-        ) => Ok(JobResult::Gated {
-            results,
-            fingerprint,
-        }),
+        ) => {
+            // The result stays in memory until the server has accepted it.
+            cut_evidence(&mut results, RUN_BYTES);
+            Ok(JobResult::Gated {
+                results,
+                fingerprint,
+            })
+        }
         ("wipe", WorkResult::Wiped { disks }) => Ok(JobResult::Wiped { disks }),
         (asked, _) => Err(fatal(
             FailureCode::NodeProtocol,

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::clock::Clock;
+use muster_core::ids::{NodeId, PermitId};
 use muster_core::values::{Mac, Secret};
+use muster_core::wire::bmc::Power;
 use muster_core::wire::job::{Job, JobSpec};
+use muster_core::wire::node::FailureCode;
 use muster_core::wire::result::{JobResult, Outcome};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -17,8 +20,9 @@ use super::{RESULT, agent, job, log_lines, node, plan};
 use crate::boot::BootPorts;
 use crate::boot::arm::tests::spec;
 use crate::ssh::sshd::PRINCIPAL;
+use crate::work::context::JobContext;
 use crate::work::identity::Entry;
-use crate::work::{AgentError, AgentOptions, leases, run};
+use crate::work::{AgentError, AgentOptions, jobs, leases, run};
 
 fn start(
     server: &FakeServer,
@@ -99,6 +103,44 @@ async fn the_first_leases_name_the_pending_boots() {
     assert!(agent.boots.is_pending(booting));
     stop.cancel();
     leases.await.unwrap();
+}
+
+/// A fetch of the boot script is an alarm while the live image runs, and no alarm after a power
+/// act.
+#[tokio::test]
+async fn a_power_job_ends_the_run_of_the_live_image() {
+    let server = FakeServer::start().await;
+    let (agent, _dir) = agent(&server, Duration::from_secs(30)).await;
+    let (mac, here) = (Mac([2, 0, 0, 0, 0, 1]), Ipv4Addr::LOCALHOST);
+    let power = Power::Manual {
+        person: "ada".to_owned(),
+    };
+    let order = job(node(RESULT).login(PRINCIPAL), plan());
+    let handle = agent.boots.arm(order.node, &spec(mac, here)).unwrap();
+    handle.hold();
+    let refused = async |order: Job| {
+        let context = JobContext::new(order, Arc::clone(&agent));
+        jobs::execute(&context).await.unwrap_err().code
+    };
+    let start_of_another = Job {
+        node: NodeId::new(),
+        spec: JobSpec::PowerOn {
+            power: power.clone(),
+            permit: PermitId::new(),
+        },
+        ..order.clone()
+    };
+    assert_eq!(refused(start_of_another).await, FailureCode::NoBmc);
+    assert!(agent.boots.runs_live(mac), "another node was started");
+    let start = Job {
+        spec: JobSpec::PowerOn {
+            power,
+            permit: PermitId::new(),
+        },
+        ..order
+    };
+    assert_eq!(refused(start).await, FailureCode::NoBmc);
+    assert!(!agent.boots.runs_live(mac));
 }
 
 #[tokio::test]

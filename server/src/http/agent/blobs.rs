@@ -1,5 +1,5 @@
 //! Blobs by digest, for the caches of agents. The name in the path is parsed into a digest and
-//! never joined as text.
+//! never joined as text. Only the acting agent of a site has orders, and so needs blobs.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -15,9 +15,16 @@ use crate::http::extract::Path;
 
 pub(super) async fn get(
     State(app): State<App>,
-    _agent: Agent,
+    agent: Agent,
     Path(hex): Path<String>,
 ) -> Result<Response, Error> {
+    if agent.lease.holder.is_some_and(|holder| holder != agent.id) {
+        let detail = format!(
+            "Another agent acts for {}, and only the acting agent fetches blobs.",
+            agent.site_name
+        );
+        return Err(Error::conflict("not_acting", detail));
+    }
     let digest: Digest = format!("sha256:{hex}")
         .parse()
         .map_err(|_| Error::NotFound("blob".into()))?;
