@@ -48,7 +48,8 @@ enum Program {
     Dev(Logged<programs::dev::DevArgs>),
     /// Migrate the database's schema to this version
     Migrate(programs::migrate::Database),
-    /// Create the first token or administrator, directly in the database
+    /// Act as an administrator on the server's host: requires the database and the master key, and
+    /// is an event
     #[command(subcommand)]
     Admin(programs::bootstrap::AdminVerb),
     /// Verify the sealed event history, or show the newest seal
@@ -173,8 +174,6 @@ async fn run(matches: &ArgMatches, level: Level) -> anyhow::Result<()> {
             Some(done) => done,
             None => anyhow::bail!("interrupted"),
         },
-        Program::Admin(verb) => {
-            programs::bootstrap::run(verb, muster_core::clock::Clock::System.now()).await
-        }
+        Program::Admin(verb) => programs::bootstrap::run(verb).await,
     }
 }

@@ -20,8 +20,8 @@ pub struct TokenMac {
 }
 
 impl TokenMac {
-    /// Returns the plain SHA-256 of a token, for commands writing tokens directly to the database
-    /// without access to the key.
+    /// Returns the plain SHA-256 of a token, the form in which earlier versions stored tokens
+    /// without the key. Such a row counts only with a seal.
     pub fn plain(token: &str) -> Self {
         Self {
             key_id: None,

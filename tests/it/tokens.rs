@@ -104,6 +104,7 @@ async fn a_token_of_before_goes_over_to_the_key_when_it_is_used() {
         .execute(&server.app.pool)
         .await
         .unwrap();
+    server.seal_rows().await;
     assert_eq!(
         server
             .with(Some(format!("{secret}0")))
@@ -181,6 +182,7 @@ async fn a_person_who_is_kept_out_has_no_session_and_no_token_from_that_moment()
             .await
             .unwrap();
     }
+    server.seal_rows().await;
     let sign_in = async |name: &str| {
         let form = format!("name={name}&password=a+long+password").into_bytes();
         let nobody = server
@@ -203,6 +205,7 @@ async fn a_person_who_is_kept_out_has_no_session_and_no_token_from_that_moment()
         .execute(&server.app.pool)
         .await
         .unwrap();
+    server.seal_rows().await;
     ci.get("/v1/sites").await.expect(200);
     let listed = admin
         .get("/v1/users?filter=name%3Dada")
@@ -469,6 +472,8 @@ async fn what_is_being_made_with_a_token_ends_with_it_too() {
     assert_eq!(revoking.await.unwrap(), 204);
     assert_eq!(child.get("/v1/sites").await.status, 401);
     let mut conn = server.app.pool.acquire().await.unwrap();
+    let stored = muster_server::db::tokens::find(&mut conn, id.parse().unwrap());
+    assert!(stored.await.unwrap().unwrap().revoked_at.is_some());
     assert_eq!(
         muster_server::db::tokens::hold(&mut conn, parsed, now)
             .await

@@ -3,6 +3,7 @@
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod admin; // Acts of an administrator on the host
 mod claims; // Claims, from the first word to the last
 mod client; // Nouns and verbs
 mod contexts; // Several servers

@@ -1,13 +1,11 @@
-//! Site, rack, pool and labels of objects for access checks, and the roles granted to people by
-//! bindings.
+//! Site, rack, pool and labels of objects for access checks.
 
-use muster_api::access::Scope;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::objects::Labels;
-use crate::access::{Grant, Place};
+use crate::access::Place;
 use crate::error::Error;
 
 struct PlaceRow {
@@ -198,31 +196,4 @@ async fn find_declared(
     )
     .fetch_optional(conn)
     .await?)
-}
-
-/// Returns the roles and scopes granted by bindings to any of the subjects.
-///
-/// # Errors
-/// When a stored binding cannot be parsed.
-pub async fn list_bindings(
-    conn: &mut PgConnection,
-    subjects: &[String],
-) -> Result<Vec<Grant>, Error> {
-    let rows = sqlx::query!(
-        r#"SELECT spec ->> 'role' AS "role!", coalesce(spec -> 'scope', '{}') AS "scope!: Json<Scope>", keeps_release_verbs
-           FROM objects WHERE kind = 'role_binding' AND spec ->> 'subject' = ANY ($1)"#,
-        subjects,
-    )
-    .fetch_all(conn)
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            let role = row.role.parse().map_err(Error::internal)?;
-            Ok(Grant {
-                role,
-                scope: row.scope.0,
-                keeps_release_verbs: row.keeps_release_verbs,
-            })
-        })
-        .collect()
 }

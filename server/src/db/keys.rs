@@ -118,3 +118,23 @@ pub async fn remove_secret(conn: &mut PgConnection, object: ObjectId) -> Result<
     .await?;
     Ok(())
 }
+
+/// An object whose stored document may show the secret.
+#[derive(Clone, Debug)]
+pub struct ReadableSecret {
+    pub kind: String,
+    pub name: String,
+}
+
+/// Lists objects of kinds with a secret whose stored document is no object, or has the secret in
+/// the clear. At most 1000.
+pub async fn list_readable_secrets(conn: &mut PgConnection) -> Result<Vec<ReadableSecret>, Error> {
+    Ok(sqlx::query_as!(
+        ReadableSecret,
+        "SELECT kind, name FROM objects
+         WHERE kind IN ('credential', 'webhook', 'monitor') AND (jsonb_typeof(spec) <> 'object' OR coalesce(spec -> 'secret', 'null') <> 'null')
+         ORDER BY kind, name LIMIT 1000"
+    )
+    .fetch_all(conn)
+    .await?)
+}

@@ -34,6 +34,13 @@ pub struct TokenRow {
     pub made_by: Option<TokenId>,
     /// The token is older than the role of the release owner, and keeps the release verbs.
     pub keeps_release_verbs: bool,
+    /// An administrator's token without a person, older than the need to arm the local
+    /// administrator.
+    pub keeps_unarmed: bool,
+    /// The seal over the members that decide rights.
+    pub seal: Option<Vec<u8>>,
+    /// The seal over a plain hash.
+    pub plain_seal: Option<Vec<u8>>,
 }
 
 /// A token to write.
@@ -119,7 +126,7 @@ pub async fn set_owner(
 /// Returns one token in any state, expired and revoked included.
 pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRow>, Error> {
     Ok(sqlx::query_as!(TokenRow, r#"SELECT id AS "id: TokenId", name, token_hash, key_id, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
-                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId", keeps_release_verbs FROM tokens WHERE id = $1"#, id as TokenId,)
+                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId", keeps_release_verbs, keeps_unarmed, seal, plain_seal FROM tokens WHERE id = $1"#, id as TokenId,)
         .fetch_optional(conn)
         .await?)
 }
@@ -140,7 +147,7 @@ pub async fn find_named(conn: &mut PgConnection, key: &str) -> Result<Option<Tok
 /// Lists tokens by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<TokenRow>, Error> {
     Ok(sqlx::query_as!(TokenRow, r#"SELECT id AS "id: TokenId", name, token_hash, key_id, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
-                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId", keeps_release_verbs FROM tokens WHERE id = ANY ($1)"#, ids,)
+                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId", keeps_release_verbs, keeps_unarmed, seal, plain_seal FROM tokens WHERE id = ANY ($1)"#, ids,)
         .fetch_all(conn)
         .await?)
 }
@@ -188,7 +195,8 @@ pub struct Revoked {
 }
 
 /// Revokes a token and every token created with it, directly or indirectly. Returns the tokens
-/// revoked now; tokens revoked before are not included.
+/// revoked now; tokens revoked before are not included. The seals go, so that no writer of the
+/// database takes a revocation back.
 pub async fn revoke(
     conn: &mut PgConnection,
     id: TokenId,
@@ -200,7 +208,7 @@ pub async fn revoke(
             Revoked,
             r#"WITH RECURSIVE made (id) AS (
                    SELECT $1::uuid UNION SELECT t.id FROM tokens t JOIN made m ON t.made_by = m.id)
-               UPDATE tokens SET revoked_at = $2 FROM made WHERE tokens.id = made.id AND tokens.revoked_at IS NULL
+               UPDATE tokens SET revoked_at = $2, seal = NULL FROM made WHERE tokens.id = made.id AND tokens.revoked_at IS NULL
                RETURNING tokens.id AS "id: TokenId", tokens.name"#,
             id as TokenId,
             now.to_sqlx() as _,

@@ -24,6 +24,19 @@ pub struct UserRow {
     pub last_seen: Option<jiff_sqlx::Timestamp>,
     /// The role is older than the role of the release owner, and keeps the release verbs.
     pub keeps_release_verbs: bool,
+    pub issuer: Option<String>,
+    pub subject: Option<String>,
+    /// The seal over the members that decide rights.
+    pub seal: Option<Vec<u8>>,
+}
+
+/// A session and its person.
+#[derive(Clone, Debug)]
+pub struct SessionRow {
+    pub user: UserRow,
+    pub expires_at: Timestamp,
+    /// The seal over person and end.
+    pub seal: Option<Vec<u8>>,
 }
 
 /// A person as administrators see them.
@@ -70,8 +83,40 @@ pub async fn insert(
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs FROM users WHERE name = $1"#,
+        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs, issuer, subject, seal FROM users WHERE name = $1"#,
         name
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Returns a person by id, locked until the transaction ends.
+pub async fn find_for_update(
+    conn: &mut PgConnection,
+    id: UserId,
+) -> Result<Option<UserRow>, Error> {
+    Ok(sqlx::query_as!(
+        UserRow,
+        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs, issuer, subject, seal
+           FROM users WHERE id = $1 FOR NO KEY UPDATE"#,
+        id as UserId
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Returns the person of an identity provider, locked until the transaction ends.
+pub async fn find_vouched(
+    conn: &mut PgConnection,
+    issuer: &str,
+    subject: &str,
+) -> Result<Option<UserRow>, Error> {
+    Ok(sqlx::query_as!(
+        UserRow,
+        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs, issuer, subject, seal
+           FROM users WHERE issuer = $1 AND subject = $2 FOR NO KEY UPDATE"#,
+        issuer,
+        subject
     )
     .fetch_optional(conn)
     .await?)
@@ -223,48 +268,71 @@ pub async fn set_password(
     Ok(())
 }
 
+/// A session to write.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSession<'a> {
+    pub hash: &'a [u8; 32],
+    pub user: UserId,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+    /// The seal over person and end.
+    pub seal: &'a [u8],
+}
+
 /// Opens a session, and deletes the person's expired sessions.
-pub async fn insert_session(
-    conn: &mut PgConnection,
-    hash: &[u8; 32],
-    user: UserId,
-    now: Timestamp,
-    expires_at: Timestamp,
-) -> Result<(), Error> {
+pub async fn insert_session(conn: &mut PgConnection, session: NewSession<'_>) -> Result<(), Error> {
     sqlx::query!(
         "DELETE FROM sessions WHERE user_id = $1 AND expires_at < $2",
-        user as UserId,
-        now.to_sqlx() as _
+        session.user as UserId,
+        session.created_at.to_sqlx() as _
     )
     .execute(&mut *conn)
     .await?;
     sqlx::query!(
-        "INSERT INTO sessions (token_hash, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4)",
-        hash,
-        user as UserId,
-        now.to_sqlx() as _,
-        expires_at.to_sqlx() as _,
+        "INSERT INTO sessions (token_hash, user_id, created_at, expires_at, seal) VALUES ($1, $2, $3, $4, $5)",
+        session.hash,
+        session.user as UserId,
+        session.created_at.to_sqlx() as _,
+        session.expires_at.to_sqlx() as _,
+        session.seal,
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
-/// Returns the person of an unexpired session.
+/// Returns an unexpired session with its person.
 pub async fn find_by_session(
     conn: &mut PgConnection,
     hash: &[u8; 32],
     now: Timestamp,
-) -> Result<Option<UserRow>, Error> {
-    Ok(sqlx::query_as!(
-        UserRow,
-        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role, u.groups, u.disabled_at IS NOT NULL AS "disabled!", u.last_seen, u.keeps_release_verbs
+) -> Result<Option<SessionRow>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role, u.groups, u.disabled_at IS NOT NULL AS "disabled!", u.last_seen, u.keeps_release_verbs,
+                  u.issuer, u.subject, u.seal, s.expires_at, s.seal AS session_seal
            FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.token_hash = $1 AND s.expires_at > $2"#,
         hash,
         now.to_sqlx() as _,
     )
     .fetch_optional(conn)
-    .await?)
+    .await?;
+    Ok(row.map(|row| SessionRow {
+        user: UserRow {
+            id: row.id,
+            name: row.name,
+            password_hash: row.password_hash,
+            role: row.role,
+            groups: row.groups,
+            disabled: row.disabled,
+            last_seen: row.last_seen,
+            keeps_release_verbs: row.keeps_release_verbs,
+            issuer: row.issuer,
+            subject: row.subject,
+            seal: row.seal,
+        },
+        expires_at: row.expires_at.to_jiff(),
+        seal: row.session_seal,
+    }))
 }
 
 /// Ends a session.

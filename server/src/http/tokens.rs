@@ -18,6 +18,7 @@ use super::extract::{Json, Path, Query};
 use super::paging::{self, CountedPage, ListQuery};
 use crate::access::Sight;
 use crate::app::App;
+use crate::auth::seals::write;
 use crate::auth::{Actor, tokens};
 use crate::db;
 use crate::db::approvals::RequestedBy;
@@ -114,6 +115,7 @@ async fn create_token(
     };
     writing::once(&app, &actor, idempotency, &request, async |conn| {
         insert(conn, &actor, &row, &request).await?;
+        write::seal_token(conn, &app.keys.master, row.id).await?;
         let made = CreatedToken {
             token: render_created(&actor, &row, &request),
             secret: minted.secret.clone(),

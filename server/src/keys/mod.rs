@@ -4,9 +4,12 @@
 
 pub mod authority; // Certificates of agents
 mod marks; // Seals over the events that agents remember
+mod rows; // Seals over the rows that decide rights
+pub mod ssh; // SSH user certificates of orders
 mod tokens; // Stored MACs of tokens
 
 pub use self::marks::MarkKey;
+pub use self::rows::RowKey;
 pub use self::tokens::{Fit, Forget, TokenKeys, rotate};
 
 use std::path::Path;
@@ -19,13 +22,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::SigningKey;
 use muster_core::clock::Clock;
-use muster_core::values::{Digest, Secret};
-use muster_core::wire::login::UserKey;
-use russh::keys::ssh_key::certificate::{Builder, CertType};
-use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
+use muster_core::values::Digest;
+use russh::keys::ssh_key::PrivateKey;
 use sqlx::PgPool;
 
 use self::authority::Authority;
+use self::ssh::{Grant, SignedKey};
 use crate::db;
 use crate::sealed::Sealed;
 
@@ -39,6 +41,8 @@ pub struct MasterKey {
     hash_key: hmac::Key,
     /// The key for the seals over events that agents remember.
     pub marks: MarkKey,
+    /// The key for the seals over rows that decide rights.
+    pub rows: RowKey,
 }
 
 impl MasterKey {
@@ -81,6 +85,7 @@ impl MasterKey {
             id,
             hash_key,
             marks: MarkKey::derive(bytes),
+            rows: RowKey::derive(bytes),
         }
     }
 
@@ -248,30 +253,13 @@ impl Keys {
         Ok(public.to_openssh()?)
     }
 
-    /// Returns a new ephemeral key with an SSH user certificate for one principal. The certificate
-    /// is valid for the longest time the format allows, because a board with a dead clock must
-    /// still accept the login. Access is limited by the principal instead. The private key is
-    /// discarded with its job.
+    /// Returns a new ephemeral key with an SSH user certificate. The private key is discarded with
+    /// its job.
     ///
     /// # Errors
     /// When the certificate cannot be built or encoded.
-    pub fn certify(&self, principal: &str, key_id: &str) -> anyhow::Result<UserKey> {
-        let rng = &mut rand::rng();
-        let key = PrivateKey::random(rng, Algorithm::Ed25519)?;
-        let mut builder = Builder::new_with_random_nonce(
-            rng,
-            key.public_key().key_data().clone(),
-            0,
-            i64::MAX.unsigned_abs(),
-        )?;
-        builder.cert_type(CertType::User)?;
-        builder.key_id(key_id)?;
-        builder.valid_principal(principal)?;
-        let certificate = builder.sign(&self.user_ca)?;
-        Ok(UserKey {
-            private_key: Secret::new(key.to_openssh(LineEnding::LF)?.as_str()),
-            certificate: certificate.to_openssh()?,
-        })
+    pub fn certify(&self, grant: &Grant<'_>) -> anyhow::Result<SignedKey> {
+        ssh::sign(&self.user_ca, grant)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The banners above every page. The first banner shows caution mode: why power and disk writes are
 //! blocked, with the form to end the mode. The second banner warns that the local administrator is
-//! armed.
+//! armed. The third banner warns of an administrator's token without a person.
 
 use axum::extract::State;
 use axum::response::Redirect;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::format::{self, Moment};
 use crate::app::App;
-use crate::auth::{Actor, break_glass};
+use crate::auth::{Actor, break_glass, second_door};
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::{Form, Path};
@@ -48,6 +48,17 @@ pub(super) async fn armed(app: &App) -> Option<String> {
         .ok()??;
     let (by, reason) = (format::cut(&armed.by, 80), format::cut(&armed.reason, 400));
     Some(format!("Until {:.0}, by {by}: {reason}", armed.until))
+}
+
+/// Returns the name of an administrator's token without a person that was used or refused in the
+/// last day, beside an identity provider. A failed read returns no name, because a page must not
+/// fail for a banner.
+pub(super) async fn find_unarmed_token(app: &App) -> Option<String> {
+    // Without a provider the answer costs no connection.
+    app.oidc.as_ref()?;
+    let mut conn = app.pool.acquire().await.ok()?;
+    let name = second_door::find_used(&mut conn, app).await.ok()??;
+    Some(format::cut(&name, 80))
 }
 
 #[derive(Debug, Deserialize)]

@@ -30,6 +30,7 @@ pub(super) struct Visit {
     pub now: Timestamp,
     caution: Option<Banner>,
     armed: Option<String>,
+    unarmed_token: Option<String>,
 }
 
 impl Visit {
@@ -60,6 +61,7 @@ impl FromRequestParts<App> for Visit {
             now: app.clock.now(),
             caution: caution::banner(app).await,
             armed: caution::armed(app).await,
+            unarmed_token: caution::find_unarmed_token(app).await,
         })
     }
 }
@@ -142,6 +144,8 @@ pub(super) struct Frame {
     pub caution: Option<Banner>,
     /// Warning about the armed local administrator.
     pub armed: Option<String>,
+    /// The name of an administrator's token without a person, used beside an identity provider.
+    pub unarmed_token: Option<String>,
     pub urls: &'static Urls,
 }
 
@@ -163,6 +167,7 @@ impl Frame {
             live: "any",
             caution: visit.caution.clone(),
             armed: visit.armed.clone(),
+            unarmed_token: visit.unarmed_token.clone(),
             ..Self::bare(
                 &visit.here,
                 &visit.request_id,
@@ -214,6 +219,7 @@ impl Frame {
             curl: String::new(),
             caution: None,
             armed: None,
+            unarmed_token: None,
             urls: &URLS,
         }
     }

@@ -22,6 +22,7 @@ async fn mark_stored_roles(server: &Server) {
     for update in updates {
         sqlx::query(update).execute(&server.app.pool).await.unwrap();
     }
+    server.seal_rows().await;
 }
 
 /// Documents of the kinds equal to root on nodes, with a new label.

@@ -124,6 +124,7 @@ async fn requests_of_an_ended_token_and_person_are_withdrawn() {
             .await
             .unwrap();
     }
+    server.seal_rows().await;
     for (number, asker) in (1..).zip(&askers) {
         let held = delete(asker, number).await.expect(409);
         assert_eq!(held.problem().1, "second_person");
@@ -178,6 +179,7 @@ async fn an_approval_asks_again_whether_the_author_has_the_right() {
     let run = async |statement: &'static str| {
         let run = sqlx::query(statement).execute(&server.app.pool);
         run.await.unwrap();
+        server.seal_rows().await;
     };
     run("UPDATE tokens SET person = 'user:ada' WHERE name = 'two'").await;
     let open = open_requests(&admin).await;

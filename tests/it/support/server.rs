@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_api::tokens::Role;
 use muster_core::clock::Clock;
 use muster_server::app::App;
+use muster_server::auth::seals::{adopt, write};
 use muster_server::auth::tokens;
 use muster_server::db;
 use muster_server::http::listener::files::Shares;
@@ -118,6 +119,7 @@ impl Server {
             wake_engine: Arc::new(Notify::new()),
             wake_agents: Arc::new(Notify::new()),
             wake_sites: Arc::new(Notify::new()),
+            streams: muster_server::streams::Streams::default(),
             wake_readers: Arc::new(watch::channel(0).0),
         };
         Self {
@@ -139,10 +141,27 @@ impl Server {
             created_at: now,
             expires_at: now + SignedDuration::from_hours(24 * 30),
         };
-        db::tokens::insert(&mut self.app.pool.acquire().await.unwrap(), &token)
+        let mut conn = self.app.pool.acquire().await.unwrap();
+        db::tokens::insert(&mut conn, &token).await.unwrap();
+        if self.app.oidc.is_some() {
+            // Beside a provider, as if the token were from before the rule of armed administrators.
+            sqlx::query("UPDATE tokens SET keeps_unarmed = true WHERE id = $1")
+                .bind(token.id.0)
+                .execute(&mut *conn)
+                .await
+                .unwrap();
+        }
+        write::seal_token(&mut conn, &self.app.keys.master, token.id)
             .await
             .unwrap();
         self.with(Some(minted.secret.reveal().to_owned()))
+    }
+
+    /// Seals the rows that the test has written without the server.
+    pub(crate) async fn seal_rows(&self) {
+        let mut conn = self.app.pool.acquire().await.unwrap();
+        let (master, now) = (&self.app.keys.master, self.app.clock.now());
+        adopt::seal_rows(&mut conn, master, now).await.unwrap();
     }
 
     pub(crate) async fn admin(&self) -> Caller {

@@ -65,7 +65,7 @@ fn nodes_are_asked_and_operations_waited_for() {
     server
         .muster(&["event", "list", "--limit", "1", "--json"])
         .expect(0)
-        .says("site lab created");
+        .says("the local administrator admin was created on the host");
     server
         .muster(&["node", "events", "gpu-1"])
         .expect(0)

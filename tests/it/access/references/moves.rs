@@ -169,6 +169,7 @@ async fn person_of_two_sites(server: &Server, admin: &Caller) -> Caller {
     muster_server::db::users::insert(&mut conn, "bob", &hash, "guest", app.clock.now())
         .await
         .unwrap();
+    server.seal_rows().await;
     for (site, role) in [("lab", "operator"), ("far", "automation")] {
         let scope = json!({ "site": site });
         let binding = json!({ "spec": { "subject": "user:bob", "role": role, "scope": scope } });
