@@ -16,7 +16,7 @@ words! {
     Role, "role" {
         /// No verbs except those granted by role bindings.
         Guest = "guest",
-        /// Reads everything except secrets.
+        /// Reads everything except secrets and raw text of machines: consoles, logs, evidence.
         Viewer = "viewer",
         /// For pipelines: declares, claims and releases nodes, and keeps nodes running. Cannot
         /// wipe, adopt, approve or declare software.
@@ -32,8 +32,10 @@ words! {
 
 /// Every verb, with the roles holding the verb: `r` release owner, `o` operator, `u` automation,
 /// `v` viewer. The administrator role holds every verb. docs/access.md shows this table in words.
-pub const VERBS: [(&str, &str); 71] = [
+pub const VERBS: [(&str, &str); 73] = [
     ("fleet.read", "rouv"),
+    ("node.console", "rou"),
+    ("node.evidence", "rou"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
     ("node.accept", "ou"),
@@ -116,11 +118,17 @@ pub const RELEASE_VERBS: [&str; 5] = [
     "pool.set-release",
 ];
 
-/// Returns whether a role of the version before had a verb of [`RELEASE_VERBS`].
+/// The verbs for raw text of machines: consoles, and evidence of gates with the logs of jobs. Such
+/// text may contain secrets of any shape. Before these verbs, `fleet.read` was enough.
+pub const RAW_VERBS: [&str; 2] = ["node.console", "node.evidence"];
+
+/// Returns whether a role of the version before had a verb of [`RELEASE_VERBS`] or [`RAW_VERBS`]
+/// that the role lost since.
 pub fn had(role: Role, verb: &str) -> bool {
     match role {
         Role::Operator | Role::Automation => RELEASE_VERBS.contains(&verb),
-        Role::Admin | Role::ReleaseOwner | Role::Viewer | Role::Guest => false,
+        Role::Viewer => RAW_VERBS.contains(&verb),
+        Role::Admin | Role::ReleaseOwner | Role::Guest => false,
     }
 }
 
@@ -247,6 +255,19 @@ mod tests {
             !had(Role::Operator, "node.rotate-bmc") && !had(Role::Automation, "node.wipe"),
             "only the release verbs were theirs"
         );
+    }
+
+    #[test]
+    fn viewers_lost_the_raw_text_of_machines_and_no_other_verb() {
+        for verb in RAW_VERBS {
+            assert!(VERBS.iter().any(|(known, _)| *known == verb), "{verb}");
+            for role in Role::ALL {
+                let without = [Role::Viewer, Role::Guest];
+                assert_eq!(has(*role, verb), !without.contains(role), "{role:?} {verb}");
+                assert_eq!(had(*role, verb), *role == Role::Viewer, "{role:?} {verb}");
+            }
+        }
+        assert!(!had(Role::Viewer, "node.wipe") && has(Role::Viewer, "fleet.read"));
     }
 
     #[test]

@@ -21,4 +21,7 @@ pub struct GateRun {
     #[serde(default)]
     pub voided_at: Option<Timestamp>,
     pub results: Vec<GateResult>,
+    /// The caller has not `node.evidence` at the node, so the evidence holds no output of tools.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub evidence_hidden: bool,
 }

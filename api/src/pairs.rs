@@ -64,6 +64,9 @@ pub struct PairRun {
     /// The measured pairs, in order of measurement. Absent in a list of runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairs: Option<Vec<MeasuredPair>>,
+    /// The caller has not `node.evidence` at the pool, so the evidence holds no output of tools.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub evidence_hidden: bool,
 }
 
 /// A node of a run.

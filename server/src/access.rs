@@ -12,8 +12,8 @@ use muster_api::tokens::Role;
 pub struct Grant {
     pub role: Role,
     pub scope: Scope,
-    /// The stored role is older than the role of the release owner, and keeps the release verbs for
-    /// one version.
+    /// The stored role is older than a change of its verbs, and keeps the lost verbs for one
+    /// version: the release verbs of operators and automation, the raw verbs of viewers.
     pub keeps_release_verbs: bool,
 }
 

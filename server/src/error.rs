@@ -20,7 +20,8 @@ pub enum Error {
     Unprocessable(Vec<Fault>),
     #[error("not signed in")]
     Unauthenticated,
-    /// The agent's credential is rejected (401): a stable code, and a sentence with advice.
+    /// The credential of an agent or a person is rejected (401): a stable code, and a sentence with
+    /// advice.
     #[error("{code}: {detail}")]
     NotAdmitted { code: &'static str, detail: String },
     #[error("forbidden: {0}")]
@@ -34,6 +35,9 @@ pub enum Error {
     /// Another object holds the requested serial, address or name (409).
     #[error("{}: {}", .0.code, .0.detail)]
     Taken(Box<Taken>),
+    /// The change takes something away that nodes depend on (409).
+    #[error("breaks nodes: {}", .0.detail)]
+    BreaksNodes(Box<BrokenNodes>),
     /// Another operation is under way (409). A retry after the operation may succeed.
     #[error("busy: {detail}")]
     Busy {
@@ -56,6 +60,12 @@ pub enum Error {
     /// The cursor belongs to another history (410). The client must read again from the beginning.
     #[error("cursor expired")]
     CursorExpired,
+    /// The caller has as many open streams as one person or token may have (429).
+    #[error("too many streams of one caller")]
+    TooManyStreams { most: usize },
+    /// The replica has as many open streams as it serves (503).
+    #[error("too many streams of the replica")]
+    StreamsFull,
     /// The caller sent too many requests (429): seconds until the next request is accepted.
     #[error("too many requests")]
     TooMany { wait_s: f64 },
@@ -95,6 +105,16 @@ pub struct Taken {
     /// The object holding the key, after a lookup. Filled only for callers with read access
     /// ([`crate::intents::taken`]).
     pub existing: Option<Existing>,
+}
+
+/// The nodes that a refused change would break.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenNodes {
+    pub detail: String,
+    /// Names of the first nodes within the caller's read scope.
+    pub nodes: Vec<String>,
+    /// Number of all broken nodes.
+    pub count: i64,
 }
 
 /// A problem in a request.
@@ -170,7 +190,10 @@ impl Error {
             | Self::Contended(_)
             | Self::Caution(_)
             | Self::TooMany { .. }
+            | Self::TooManyStreams { .. }
+            | Self::StreamsFull
             | Self::Conflict { .. }
+            | Self::BreaksNodes(_)
             | Self::Taken(_)
             | Self::Busy { .. } => true,
             Self::Invalid(_)
@@ -199,17 +222,18 @@ impl Error {
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Conflict { .. }
+            | Self::BreaksNodes(_)
             | Self::Taken(_)
             | Self::Busy { .. }
             | Self::SecondPerson { .. } => StatusCode::CONFLICT,
             Self::Exists(_) | Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
             Self::CursorExpired => StatusCode::GONE,
-            Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooMany { .. } | Self::TooManyStreams { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PreconditionRequired => StatusCode::PRECONDITION_REQUIRED,
-            Self::Unavailable(_) | Self::Contended(_) | Self::Caution(_) => {
+            Self::Unavailable(_) | Self::Contended(_) | Self::Caution(_) | Self::StreamsFull => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -229,6 +253,7 @@ impl Error {
             Self::Forbidden(what) => ("forbidden", what.clone(), &[]),
             Self::NotFound(what) => ("not_found", format!("{what} does not exist."), &[]),
             Self::Conflict { code, detail } | Self::NotAdmitted { code, detail } => (code, detail.clone(), &[]),
+            Self::BreaksNodes(broken) => ("breaks_nodes", broken.detail.clone(), &[]),
             Self::Taken(taken) => match &taken.existing {
                 Some(Existing { kind, id, name, .. }) => {
                     let kind = kind.replace('_', " ");
@@ -250,6 +275,8 @@ impl Error {
             Self::TooMany { .. } => {
                 ("too_many_requests", "More was asked than one caller may; go on after Retry-After.".into(), &[])
             }
+            Self::TooManyStreams { most } => ("too_many_streams", describe_streams(*most), &[]),
+            Self::StreamsFull => ("streams_full", STREAMS_FULL.into(), &[]),
             Self::CursorExpired => (
                 "cursor_expired",
                 "The history ends before this number: an older database was restored. Begin again with `after=0`."
@@ -282,6 +309,15 @@ impl Error {
             }
         }
     }
+}
+
+const STREAMS_FULL: &str =
+    "The server has as many event streams as it serves; try again after Retry-After.";
+
+fn describe_streams(most: usize) -> String {
+    format!(
+        "One person or token has at most {most} open event streams of a server; close an open stream first."
+    )
 }
 
 impl From<sqlx::Error> for Error {

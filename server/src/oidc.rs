@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures::future::BoxFuture;
+use jiff::SignedDuration;
 use muster_api::tokens::Role;
 use muster_core::values::Secret;
 use openidconnect::core::{
@@ -28,6 +29,9 @@ const LONGEST: usize = 1 << 20;
 /// Logins calling the provider at once. A storm of logins must not become a storm at the provider.
 const TURNS: usize = 4;
 
+/// The time for which the provider vouches for a person after a sign-in, unless set otherwise.
+pub const VOUCHES_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
+
 /// The provider's address and credentials, and the roles of the provider's groups.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -47,6 +51,9 @@ pub struct Provider {
     http: reqwest::Client,
     turns: Semaphore,
     host: String,
+    /// Names of administrators' tokens without a person that count beside the provider.
+    keeps_tokens: Vec<String>,
+    vouches_for: SignedDuration,
 }
 
 /// Claims about a person, beside the standard claims.
@@ -142,7 +149,37 @@ impl Provider {
             http,
             turns: Semaphore::new(TURNS),
             host,
+            keeps_tokens: Vec::new(),
+            vouches_for: VOUCHES_FOR,
         })
+    }
+
+    /// Returns the same provider, beside which the named tokens count without a person.
+    #[must_use]
+    pub fn keeping(self, keeps_tokens: Vec<String>) -> Self {
+        Self {
+            keeps_tokens,
+            ..self
+        }
+    }
+
+    /// Sets the time for which the provider vouches for a person after a sign-in.
+    #[must_use]
+    pub fn vouching_for(self, vouches_for: SignedDuration) -> Self {
+        Self {
+            vouches_for,
+            ..self
+        }
+    }
+
+    /// Returns whether an administrator's token without a person counts beside the provider.
+    pub fn keeps_token(&self, name: &str) -> bool {
+        self.keeps_tokens.iter().any(|kept| kept == name)
+    }
+
+    /// Returns the time for which the provider vouches for a person after a sign-in.
+    pub fn vouches_for(&self) -> SignedDuration {
+        self.vouches_for
     }
 
     /// Returns the host of the provider's address, the name shown to people.

@@ -12,6 +12,7 @@ use muster_server::oidc::{Provider, Settings};
 use muster_server::{db, tasks};
 use reqwest::Method;
 use serde_json::json;
+use tower::ServiceExt as _;
 
 use crate::support::fleet;
 use crate::support::log::Log;
@@ -168,6 +169,7 @@ async fn plant(server: &Server, admin: &crate::support::server::Caller, planted:
     )
     .await
     .unwrap();
+    server.seal_rows().await;
     planted.add("a person's password", "canary-user-password");
     let headers = reqwest::header::HeaderMap::new();
     let cookie = sessions::sign_in(
@@ -207,6 +209,7 @@ async fn plant(server: &Server, admin: &crate::support::server::Caller, planted:
         .await
         .expect(201);
     muster_server::engine::run_until_idle(app).await.unwrap();
+    plant_console(server, admin, planted).await;
     plant_webhook(admin, planted).await;
     plant_monitor(admin, planted).await;
     tasks::seals::round(app, 0).await.unwrap();
@@ -222,6 +225,58 @@ async fn plant(server: &Server, admin: &crate::support::server::Caller, planted:
         "{}",
         log.text
     );
+}
+
+/// A console with a nonce and a private key, cut between two chunks, as an agent of an older
+/// version reports the text.
+async fn plant_console(
+    server: &Server,
+    admin: &crate::support::server::Caller,
+    planted: &mut Planted,
+) {
+    const NONCE: &str = "c0ffee00112233445566778899aabbcc";
+    const KEY: &str = "canaryb3BlbnNzaC1rZXktdjEAAAAABG5vbmU";
+    let made = admin
+        .post("/v1/sites/lab/agents", &json!({ "name": "consoles" }))
+        .await
+        .expect(201);
+    let token = made.body["token"].as_str().unwrap();
+    let router = crate::support::agents::in_process(&server.app);
+    let call = async |path: &str, body: serde_json::Value| {
+        let request = axum::http::Request::post(format!("/agent/v1/{path}"))
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {token}"))
+            .body(axum::body::Body::from(body.to_string()))
+            .unwrap();
+        let (parts, body) = router.clone().oneshot(request).await.unwrap().into_parts();
+        let bytes = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        (parts.status.as_u16(), answer)
+    };
+    let hello = json!({ "protocol": 1, "version": "0", "instance": "a" });
+    let (status, welcome) = call("hello", hello).await;
+    assert_eq!(status, 200);
+    let node = admin.get("/v1/nodes/n1").await.expect(200).body["id"].clone();
+    let text = format!(
+        "Command line: muster.nonce={NONCE} quiet\r\n-----BEGIN PRIVATE KEY-----\r\n{KEY}\r\n-----END PRIVATE KEY-----\r\n"
+    );
+    let (first, second) = text.split_at(40);
+    let chunks = json!([
+        { "node": node, "at": "2026-01-05T08:00:01Z", "text": first },
+        { "node": node, "at": "2026-01-05T08:00:02Z", "text": second },
+    ]);
+    let report = json!({ "epoch": welcome["epoch"], "chunks": chunks });
+    assert_eq!(call("consoles", report).await.0, 204);
+    planted.add("a boot's nonce", NONCE);
+    planted.add("a private key", KEY);
+    let console = admin.get("/v1/nodes/n1/console").await.expect(200);
+    assert!(
+        console.text.contains("muster.nonce=[removed]") && console.text.contains("quiet"),
+        "{}",
+        console.text
+    );
+    let viewer = server.caller(muster_api::tokens::Role::Viewer).await;
+    viewer.get("/v1/nodes/n1/console").await.expect(403);
 }
 
 /// A webhook with a receiver that refuses each call. The text of the receiver's answer is planted

@@ -1,5 +1,6 @@
 //! Console text of a node on the way to the server. The tape limits rate and size, keeps text until
-//! the server confirms the report, and marks gaps.
+//! the server confirms the report, and marks gaps. Secrets are removed here, because the agent sees
+//! the text without cuts.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use muster_core::clock::Clock;
 use muster_core::consoles::{CHUNK_BYTES, filter_text};
+use muster_core::redact::Stream;
 
 /// Bytes accepted per second, also the maximum burst. A serial line at 115200 baud delivers 11 KiB
 /// per second.
@@ -43,6 +45,7 @@ struct State {
     latest: Timestamp,
     /// The first bytes of a character with missing rest.
     partial: Vec<u8>,
+    stream: Stream,
     allowance: Allowance,
     /// Bytes over the rate limit since the last note.
     refused: u64,
@@ -66,6 +69,7 @@ impl Tape {
             open: false,
             latest: Timestamp::UNIX_EPOCH,
             partial: Vec::new(),
+            stream: Stream::default(),
             allowance: Allowance {
                 left: 0.0,
                 since: Timestamp::UNIX_EPOCH,
@@ -89,7 +93,8 @@ impl Tape {
         }
         state.note_refused(now);
         let text = state.decode(bytes);
-        state.push(&filter_text(&text), now);
+        let text = state.stream.feed(&filter_text(&text));
+        state.push(&text, now);
     }
 
     /// Adds a line written by Muster between the console text.
@@ -104,6 +109,8 @@ impl Tape {
         let now = self.clock.now();
         let mut state = self.lock();
         state.note_refused(now);
+        let prompt = state.stream.settle();
+        state.push(&prompt, now);
         state.open = false;
         let mut size = 0;
         let within = |(_, text): &&(Timestamp, String)| {
@@ -184,6 +191,8 @@ impl State {
     }
 
     fn note(&mut self, words: &str, now: Timestamp) {
+        let rest = self.stream.finish();
+        self.push(&rest, now);
         self.push(&note(words), now);
     }
 
@@ -329,6 +338,23 @@ mod tests {
         assert!(
             all.contains("bytes were dropped: more than 65536 in a second]")
                 && all.ends_with("end")
+        );
+    }
+
+    #[test]
+    fn a_secret_never_reaches_the_tape() {
+        let (tape, _clock) = tape();
+        tape.write(b"Command line: console=ttyS0 muster.nonce=0123456789");
+        let (report, first) = tape.report(9, 9999);
+        tape.told(&report);
+        tape.write(b"abcdef quiet\r\n-----BEGIN OPENSSH PRIVATE KEY-----\r\nb3Blbn");
+        tape.note("the console is lost");
+        tape.write(b"c0sZ\r\n-----END OPENSSH PRIVATE KEY-----\r\nn1 login: ");
+        let all = first[0].1.clone() + &texts(&tape).concat();
+        assert_eq!(
+            all,
+            "Command line: console=ttyS0 muster.nonce=[removed] quiet\r\n[removed]\r\n[removed]\r\n\
+             [muster: the console is lost]\r\n[removed]\r\n[removed]\r\nn1 login: "
         );
     }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use muster_core::clock::Clock;
+use muster_core::redact::Redactor;
 use muster_core::wire::calls::LogLine;
 use muster_core::wire::node::Progress;
 use tokio::sync::Notify;
@@ -34,6 +35,8 @@ struct Said {
     front: u64,
     /// Lines dropped since the last confirmed report.
     dropped: u64,
+    /// Removes secrets from the lines.
+    redactor: Redactor,
 }
 
 /// The content of a renewal.
@@ -72,15 +75,13 @@ impl Voice {
     pub fn log_at(&self, line: LogLine) {
         let LogLine { at, text } = line;
         let mut said = self.lock();
+        let text = shortened(said.redactor.redact(&text));
         if said.log.len() >= LOG_LINES {
             said.log.pop_front();
             said.front += 1;
             said.dropped += 1;
         }
-        said.log.push_back(LogLine {
-            at,
-            text: shortened(text),
-        });
+        said.log.push_back(LogLine { at, text });
         drop(said);
         self.changed.notify_one();
     }

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use jiff::SignedDuration;
 use muster_api::tokens::Role;
 use muster_core::values::Secret;
 use muster_server::oidc::{Provider, Settings};
+
+use crate::duration::parse_duration;
 
 /// Sign-in by an OpenID provider. Without an issuer, only local sign-in works.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,6 +31,19 @@ pub(crate) struct OidcArgs {
     /// without a group is a guest
     #[arg(long, env = "MUSTER_OIDC_ROLES", value_delimiter = ',', value_parser = group_role)]
     pub oidc_role: Vec<(String, Role)>,
+    /// Name of an administrator's token without a person that counts beside the provider, although
+    /// the local administrator is not armed. Tokens made with the token count too. Repeatable
+    #[arg(
+        long,
+        env = "MUSTER_OIDC_KEEPS_TOKENS",
+        value_delimiter = ',',
+        value_name = "NAME"
+    )]
+    pub oidc_keeps_token: Vec<String>,
+    /// Time for which the provider vouches for a person after a sign-in, such as 12h or 7d. Later,
+    /// sessions and tokens of the person have no effect until the next sign-in. 1h to 90d
+    #[arg(long, env = "MUSTER_OIDC_VOUCHES_FOR", value_name = "DURATION", default_value = "7d", value_parser = vouching)]
+    pub oidc_vouches_for: SignedDuration,
 }
 
 impl OidcArgs {
@@ -53,7 +69,23 @@ impl OidcArgs {
             public_url: self.public_url.clone().context("--public-url")?,
             roles: self.oidc_role.clone(),
         };
-        Provider::new(settings).map(Some)
+        let provider = Provider::new(settings)?;
+        Ok(Some(
+            provider
+                .keeping(self.oidc_keeps_token.clone())
+                .vouching_for(self.oidc_vouches_for),
+        ))
+    }
+}
+
+/// Parses the time for which a provider vouches.
+fn vouching(text: &str) -> Result<SignedDuration, String> {
+    let length =
+        SignedDuration::try_from(parse_duration(text)?).map_err(|error| error.to_string())?;
+    let allowed = SignedDuration::from_hours(1)..=SignedDuration::from_hours(90 * 24);
+    match allowed.contains(&length) {
+        true => Ok(length),
+        false => Err(format!("{text:?} is not between 1h and 90d")),
     }
 }
 

@@ -214,13 +214,17 @@ fn roles_that_lose_rights_with_the_next_version_are_told() {
         ];
         doctor(server.dir.path(), &arguments, 0)
     };
-    for (name, role) in [("old", "automation"), ("new", "release_owner")] {
+    for (name, role) in [
+        ("old", "automation"),
+        ("screen", "viewer"),
+        ("new", "release_owner"),
+    ] {
         server
             .muster(&["token", "create", name, "--role", role])
             .expect(0);
     }
     tells(&ask(), "ok", "no token, person or role binding keeps");
-    let mark = "UPDATE tokens SET keeps_release_verbs = true WHERE name = 'old'";
+    let mark = "UPDATE tokens SET keeps_release_verbs = true WHERE name IN ('old', 'screen')";
     let mut psql = Command::new("psql");
     run(
         psql.args(["-qX", "-v", "ON_ERROR_STOP=1", &url, "-c", mark]),
@@ -229,6 +233,86 @@ fn roles_that_lose_rights_with_the_next_version_are_told() {
     .expect(0);
     tells(&ask(), "warn", "the token old (automation)");
     tells(&ask(), "warn", "has not done so since the upgrade");
+    let text = "the token screen (viewer) reads consoles, logs and evidence";
+    tells(&ask(), "warn", text);
+}
+
+#[test]
+fn rows_without_a_seal_and_documents_stored_wrongly_are_told() {
+    let server = Server::start();
+    let url = server.database("muster");
+    let data = server.dir.path().join("data");
+    let (key, token) = (data.join("master.key"), data.join("token"));
+    let (key, token) = (key.display().to_string(), token.display().to_string());
+    let ask = |key: &str, code: i32| {
+        let arguments = [
+            "--as",
+            "server",
+            "--only",
+            "seals,documents",
+            "--database-url",
+            &url,
+            "--key-file",
+            key,
+            "--server",
+            &server.url,
+            "--token-file",
+            &token,
+        ];
+        doctor(server.dir.path(), &arguments, code)
+    };
+    let admin = |verb: &str| {
+        let arguments = ["admin", verb, "--database-url", &url, "--key-file", &key];
+        server.muster(&arguments).expect(0)
+    };
+    let sound = ask(&key, 0);
+    tells(
+        &sound,
+        "ok",
+        "every token, person, role binding and session has a valid seal",
+    );
+    tells(&sound, "ok", "every stored document");
+    tells(
+        &ask("/nonexistent/key", 0),
+        "unknown",
+        "the seals cannot be checked",
+    );
+
+    psql(
+        &url,
+        "INSERT INTO tokens (id, name, token_hash, role, created_at, expires_at)
+         VALUES (gen_random_uuid(), 'forged', '\\x01', 'admin', now(), now() + interval '1 day')",
+    );
+    let told = ask(&key, 10);
+    tells(&told, "fail", "and refused: the token forged (admin)");
+    tells(&told, "warn", "the token forged is stored as a plain hash");
+    admin("seal-rows").says("token forged (admin)");
+    tells(
+        &ask(&key, 0),
+        "warn",
+        "the token forged is stored as a plain hash",
+    );
+    admin("forget-plain-tokens").says("revoked: forged");
+    tells(
+        &ask(&key, 0),
+        "ok",
+        "every token, person, role binding and session has a valid seal",
+    );
+
+    psql(
+        &url,
+        "INSERT INTO objects (id, kind, name, spec, created_at, updated_at)
+         VALUES (gen_random_uuid(), 'credential', 'bmc', '{\"purpose\": \"bmc\", \"user\": \"root\", \"secret\": \"not-to-be-seen\"}', now(), now()),
+                (gen_random_uuid(), 'site', 'lab', '{\"colour\": 1}', now(), now())",
+    );
+    let told = ask(&key, 10);
+    tells(&told, "fail", "the stored document of the credential bmc");
+    tells(
+        &told,
+        "warn",
+        "the site lab was stored by an earlier version",
+    );
+    assert!(!format!("{told:?}").contains("not-to-be-seen"));
 }
 
 #[test]
@@ -328,6 +412,75 @@ fn a_suite_from_before_the_rule_of_programs_is_named() {
             && !told.contains("ib-write-bw-pair"),
         "{told}"
     );
+}
+
+#[test]
+fn a_node_and_a_subnet_that_no_agent_serves_are_named() {
+    let server = Server::start();
+    let url = server.database("muster");
+    let ask = || {
+        let arguments = [
+            "doctor",
+            "--json",
+            "--as",
+            "server",
+            "--only",
+            "machines",
+            "--database-url",
+            &url,
+            "--server",
+            &server.url,
+        ];
+        let mut command = muster(server.dir.path(), &arguments);
+        let token = server.token();
+        run(command.env("MUSTER_TOKEN", token.trim()), "")
+            .expect(0)
+            .out
+    };
+    server.muster(&["site", "create", "lab"]).expect(0);
+    let add = |name: &str, spec: &str| {
+        let statement = format!(
+            "INSERT INTO objects (id, kind, name, spec, created_at, updated_at) VALUES (gen_random_uuid(), 'subnet', '{name}', '{spec}', now(), now())"
+        );
+        psql(&url, &statement);
+    };
+    let prov = r#"{"site": "lab", "network": "10.77.0.0/24", "agent_address": "10.77.0.1", "gateway": "10.77.0.254", "mode": "authoritative"}"#;
+    add("prov", prov);
+    for name in ["n1", "n2", "n3"] {
+        let statement = format!(
+            "INSERT INTO nodes (id, name, created_at, updated_at, spec, site_id, power, power_person, state, entered_at)
+             SELECT gen_random_uuid(), '{name}', now(), now(), '{{}}', id, 'manual', 'ada', 'discovered', now()
+             FROM objects WHERE kind = 'site'"
+        );
+        psql(&url, &statement);
+    }
+    let mac = |node: &str, mac: &str, address: &str| {
+        let statement = format!(
+            "INSERT INTO node_macs (mac, node_id, subnet_id, address)
+             SELECT '{mac}', n.id, s.id, '{address}' FROM nodes n, objects s WHERE n.name = '{node}' AND s.name = 'prov'"
+        );
+        psql(&url, &statement);
+    };
+    mac("n1", "52:54:00:00:00:01", "10.77.0.11");
+    let sound = ask();
+    assert!(
+        sound.contains("the agents can serve every declared address"),
+        "{sound}"
+    );
+    mac("n2", "01:00:5e:00:00:01", "10.77.0.12");
+    mac("n3", "52:54:00:00:00:03", "10.77.0.254");
+    let loopback =
+        r#"{"site": "lab", "network": "127.0.0.0/8", "agent_address": "127.0.0.1", "mode": "off"}"#;
+    add("none", loopback);
+    let told = ask();
+    for found in [
+        "node n2 has 01:00:5e:00:00:01",
+        "node n3 has 52:54:00:00:00:03 with 10.77.0.254 on prov",
+        "subnet none, /spec/network",
+    ] {
+        assert!(told.contains(found), "{told}");
+    }
+    assert!(!told.contains("node n1"), "{told}");
 }
 
 /// A script for a wire between two new network namespaces. `$1` prepares the far end, and `$2` runs
@@ -494,4 +647,71 @@ fn a_check_that_there_is_not_is_told_and_the_guide_names_them_all() {
             "docs/doctor.md has no row of {name}"
         );
     }
+}
+
+#[test]
+fn a_site_without_networks_of_its_bmcs_is_named() {
+    let server = Server::start();
+    let home = server.dir.path();
+    let ask = || {
+        let arguments = [
+            "doctor",
+            "--json",
+            "--as",
+            "server",
+            "--only",
+            "networks",
+            "--server",
+            &server.url,
+        ];
+        let mut command = muster(home, &arguments);
+        let token = server.token();
+        run(command.env("MUSTER_TOKEN", token.trim()), "")
+            .expect(0)
+            .out
+    };
+    let objects = "
+kind: site
+name: lab
+spec: {bmc_networks: [10.78.0.0/24]}
+---
+kind: credential
+name: bmc
+spec: {purpose: bmc, user: root, secret: calvin}
+---
+kind: node
+name: n1
+spec: {site: lab, power: {redfish: {bmc: {address: 10.78.0.1, credential: bmc}}}, macs: [{mac: '52:54:00:00:00:01'}], accept: false}
+";
+    server.typed(&["apply", "-f", "-", "-q"], objects).expect(0);
+    let sound = ask();
+    assert!(
+        sound.contains("every BMC and console is inside")
+            && sound.contains("1 credentials of BMCs name no networks"),
+        "{sound}"
+    );
+    let database = server.database("muster");
+    for (networks, told) in [
+        ("[]", "the site lab declares no bmc_networks"),
+        (
+            r#"["10.79.0.0/24"]"#,
+            "nodes are outside of the bmc_networks of the site lab (10.79.0.0/24)",
+        ),
+    ] {
+        let spec = format!(r#"{{"bmc_networks": {networks}}}"#);
+        psql(
+            &database,
+            &format!("UPDATE objects SET spec = '{spec}' WHERE kind = 'site'"),
+        );
+        let found = ask();
+        assert!(found.contains(told) && found.contains("n1"), "{found}");
+    }
+    let special =
+        r#"UPDATE nodes SET spec = jsonb_set(spec, '{power,redfish,bmc,address}', '"127.0.0.1"')"#;
+    psql(&database, special);
+    let found = ask();
+    assert!(
+        found.contains("does not connect to loopback") && !found.contains("are outside of"),
+        "{found}"
+    );
 }

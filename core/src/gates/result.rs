@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::gate::{Limit, Op, Stage, Suite, Value};
+use crate::redact::redact;
 use crate::values::Digest;
 use crate::words;
 
@@ -61,6 +62,25 @@ pub struct GateResult {
 }
 
 impl GateResult {
+    /// Returns the result without text similar to a secret. The verdict and the measured values
+    /// stay.
+    pub fn redacted(self) -> Self {
+        Self {
+            reason: redact(&self.reason),
+            former: self.former.iter().map(|reason| redact(reason)).collect(),
+            evidence: self.evidence.redacted(),
+            ..self
+        }
+    }
+
+    /// Returns the result without the raw text of the evidence.
+    pub fn without_text(self) -> Self {
+        Self {
+            evidence: self.evidence.without_text(),
+            ..self
+        }
+    }
+
     /// Adds the suite's finding to a failed gate. Errors and skipped gates get no finding, because
     /// neither proves a hardware fault.
     pub fn explained(self, suite: &Suite) -> Self {
@@ -126,6 +146,38 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Returns the evidence without raw text, for readers without the right to raw text. The exit
+    /// code and the versions of tools stay.
+    pub fn without_text(self) -> Self {
+        Self {
+            exit: self.exit,
+            versions: self.versions,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the evidence without text similar to a secret. Whole evidence gets a digest of the
+    /// remaining text.
+    pub fn redacted(self) -> Self {
+        let was_whole = self.is_whole();
+        let kept = Self {
+            argv: self.argv.iter().map(|word| redact(word)).collect(),
+            stdout: redact(&self.stdout),
+            stderr: redact(&self.stderr),
+            files: self
+                .files
+                .iter()
+                .map(|(name, text)| (name.clone(), redact(text)))
+                .collect(),
+            kernel_log: redact(&self.kernel_log),
+            ..self
+        };
+        match was_whole {
+            true => kept.sealed(),
+            false => kept,
+        }
+    }
+
     /// Adds the digest, so that any later change is detectable.
     pub fn sealed(self) -> Self {
         let digest = Some(self.sum());
@@ -144,5 +196,68 @@ impl Evidence {
             ..self.clone()
         };
         Digest::of(&serde_json::to_vec(&bare).expect("evidence is only strings and numbers"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn result() -> GateResult {
+        let evidence = Evidence {
+            argv: vec!["login".to_owned(), "--password=calvin".to_owned()],
+            exit: Some(0),
+            stdout: "8 GPUs\ntoken: abc\n".to_owned(),
+            stderr: "-----BEGIN PRIVATE KEY-----\nMC4CAQAw\n-----END PRIVATE KEY-----\n".to_owned(),
+            versions: [("cat".to_owned(), "9.1".to_owned())].into(),
+            files: [("a.log".to_owned(), "http://root:calvin@n1/".to_owned())].into(),
+            kernel_log: "Command line: muster.nonce=0011 quiet".to_owned(),
+            digest: None,
+        };
+        let bare = json!({
+            "gate": "node.profile", "title": "Profile", "stage": "node", "required": true, "verdict": "fail", "reason": "password=calvin",
+            "measured": [], "started_at": "2026-01-05T08:00:00Z", "duration_ms": 1, "former": ["token=abc"], "evidence": evidence.sealed(),
+        });
+        serde_json::from_value(bare).unwrap()
+    }
+
+    #[test]
+    fn a_result_is_stored_without_secrets_and_with_its_verdict() {
+        let kept = result().redacted();
+        assert!(kept.evidence.is_whole(), "the digest is of the stored text");
+        assert_eq!(kept.verdict, Verdict::Fail);
+        assert_eq!(
+            (kept.reason.as_str(), kept.former[0].as_str()),
+            ("password=[removed]", "token=[removed]")
+        );
+        let evidence = kept.evidence;
+        assert_eq!(evidence.argv, ["login", "--password=[removed]"]);
+        assert_eq!(evidence.stdout, "8 GPUs\ntoken: [removed]\n");
+        assert_eq!(evidence.stderr, "[removed]\n[removed]\n[removed]\n");
+        assert_eq!(evidence.files["a.log"], "http://root:[removed]@n1/");
+        assert_eq!(
+            evidence.kernel_log,
+            "Command line: muster.nonce=[removed] quiet"
+        );
+    }
+
+    #[test]
+    fn changed_evidence_stays_recognizable() {
+        let mut changed = result();
+        changed.evidence.stdout.push('x');
+        assert!(!changed.redacted().evidence.is_whole());
+    }
+
+    #[test]
+    fn a_result_without_text_keeps_versions_and_exit_code() {
+        let bare = result().without_text().evidence;
+        let exit_and_version = (bare.exit, bare.versions["cat"].as_str());
+        assert_eq!(exit_and_version, (Some(0), "9.1"));
+        let text = serde_json::to_string(&bare).unwrap();
+        for hidden in ["GPUs", "PRIVATE", "calvin", "nonce", "login"] {
+            assert!(!text.contains(hidden), "{text}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::facts::Facts;
 use crate::firmware::BmcInventory;
 use crate::gates::GateResult;
+use crate::redact::redact;
 use crate::stacks::ConvergeReport;
 use crate::values::Digest;
 use crate::wire::node::{Failure, ImageWritten, WipedDisk};
@@ -24,6 +25,25 @@ pub enum Outcome {
     },
     /// The job was cancelled by the server and stopped.
     Cancelled,
+}
+
+impl Outcome {
+    /// Returns the outcome without text that looks like a secret: the reason of a failure, and the
+    /// texts of gates.
+    pub fn redacted(self) -> Self {
+        match self {
+            Self::Succeeded { result } => Self::Succeeded {
+                result: result.redacted(),
+            },
+            Self::Failed { failure } => Self::Failed {
+                failure: Failure {
+                    message: redact(&failure.message),
+                    ..failure
+                },
+            },
+            Self::Cancelled => Self::Cancelled,
+        }
+    }
 }
 
 /// The result of a successful job.
@@ -80,4 +100,47 @@ pub enum JobResult {
         /// The changes made, as sentences; empty when the BMC needed no change.
         changed: Vec<String>,
     },
+}
+
+impl JobResult {
+    fn redacted(self) -> Self {
+        let redact_all = |results: Vec<GateResult>| {
+            results
+                .into_iter()
+                .map(GateResult::redacted)
+                .collect::<Vec<_>>()
+        };
+        match self {
+            Self::Gated {
+                results,
+                fingerprint,
+            } => Self::Gated {
+                results: redact_all(results),
+                fingerprint,
+            },
+            Self::Paired { ways } => Self::Paired {
+                ways: ways
+                    .into_iter()
+                    .map(|way| PairWay {
+                        results: redact_all(way.results),
+                        ..way
+                    })
+                    .collect(),
+            },
+            other @ (Self::Live { .. }
+            | Self::Facts { .. }
+            | Self::PoweredOff
+            | Self::PoweredOn
+            | Self::BmcRotated
+            | Self::ImageWritten(_)
+            | Self::Booted { .. }
+            | Self::Converged(_)
+            | Self::Admitted { .. }
+            | Self::Drained
+            | Self::Removed
+            | Self::Wiped { .. }
+            | Self::Adopted { .. }
+            | Self::Firmware { .. }) => other,
+        }
+    }
 }

@@ -4,9 +4,11 @@
 use sqlx::PgConnection;
 
 use super::access::Named;
-use super::{Actor, break_glass, sessions, tokens};
+use super::seals::counts;
+use super::{Actor, break_glass, second_door, sessions, tokens, vouching};
 use crate::app::App;
 use crate::db;
+use crate::db::tokens::TokenRow;
 use crate::error::Error;
 
 /// Returns the author of a request, `token:NAME` or `user:NAME`, with the rights of today.
@@ -23,15 +25,41 @@ pub(crate) async fn find(app: &App, conn: &mut PgConnection, name: &str) -> Resu
             None if row.expires_at <= app.clock.now() => {
                 Err(lost(name, "the token is past its end"))
             }
-            None => tokens::find_actor(app, conn, row).await,
+            None => find_token_actor(app, conn, name, row).await,
         };
     }
     let missing = || lost(name, "the person does not exist");
     let person = name.strip_prefix("user:").ok_or_else(missing)?;
     let user = db::users::find(conn, person).await?.ok_or_else(missing)?;
-    match break_glass::admits(conn, app, &user).await? {
-        true => sessions::find_actor(conn, &user).await,
-        false => Err(lost(name, "the person is disabled, or not armed")),
+    if !break_glass::admits(conn, app, &user).await? {
+        let reason = "the person is disabled, not armed, or without a valid seal";
+        return Err(lost(name, reason));
+    }
+    match vouching::need(conn, app, &user).await {
+        Ok(()) => sessions::find_actor(app, conn, &user).await,
+        Err(Error::NotAdmitted { .. }) => Err(lost(name, "the person must sign in again")),
+        Err(other) => Err(other),
+    }
+}
+
+async fn find_token_actor(
+    app: &App,
+    conn: &mut PgConnection,
+    name: &str,
+    row: TokenRow,
+) -> Result<Actor, Error> {
+    if !counts::token_counts(app, conn, &row).await? {
+        return Err(lost(name, "the row of the token has no valid seal"));
+    }
+    if !second_door::admits(conn, app, &row).await? {
+        let reason = "the token has no person, and the local administrator is not armed";
+        return Err(lost(name, reason));
+    }
+    match tokens::find_actor(app, conn, row).await {
+        Err(Error::NotAdmitted { .. }) => {
+            Err(lost(name, "the person of the token must sign in again"))
+        }
+        other => other,
     }
 }
 

@@ -1,8 +1,8 @@
-//! Uses of release verbs by roles from before the role of the release owner. Such roles keep the
-//! verbs for one version.
+//! Uses of verbs by roles from before a change of their verbs. Such roles keep the lost verbs for
+//! one version: operators and automation the release verbs, viewers the raw verbs.
 
 use jiff::Timestamp;
-use muster_api::access::RELEASE_VERBS;
+use muster_api::access::{RAW_VERBS, RELEASE_VERBS};
 use serde_json::json;
 use sqlx::PgConnection;
 
@@ -24,9 +24,13 @@ pub(crate) async fn note_use(
     object: Named<'_>,
     now: Timestamp,
 ) -> Result<(), Error> {
-    if !RELEASE_VERBS.contains(&verb) {
+    let instead = if RELEASE_VERBS.contains(&verb) {
+        "give the role release_owner"
+    } else if RAW_VERBS.contains(&verb) {
+        "give a role with the verb, such as operator"
+    } else {
         return Ok(());
-    }
+    };
     let Some(holding) = actor.holding.without_kept_verbs() else {
         return Ok(());
     };
@@ -46,7 +50,7 @@ pub(crate) async fn note_use(
         return Ok(());
     }
     let summary = format!(
-        "{} used {verb} by a role that loses the verb with the next version: give the role release_owner, see docs/access.md",
+        "{} used {verb} by a role that loses the verb with the next version: {instead}, see docs/access.md",
         actor.name
     );
     let event = actor.event(now, "role.kept_verb_used", None, summary);

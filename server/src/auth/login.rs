@@ -1,14 +1,15 @@
 //! Logins by an OpenID provider. The secrets of a pending login are derived from a random value in
 //! the browser's own cookie, so the server stores no data about the login.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use axum_extra::extract::CookieJar;
 use axum_extra::extract::cookie::{Cookie, SameSite};
 use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::sessions;
+use super::seals::{counts, write};
+use super::{sessions, vouching};
 use crate::app::App;
 use crate::db::events::NewEvent;
 use crate::db::users::Vouched;
@@ -82,6 +83,14 @@ pub async fn finish(
     } = provider.exchange(code, secrets(app, state)).await?;
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
+    let known = db::users::find_vouched(&mut tx, provider.issuer(), &subject).await?;
+    if let Some(known) = known
+        && !counts::user_counts(app, &mut tx, &known).await?
+    {
+        // The event of the refusal stays.
+        tx.commit().await?;
+        bail!("the row of {} has no valid seal", known.name);
+    }
     let vouched = Vouched {
         issuer: provider.issuer(),
         subject: &subject,
@@ -91,6 +100,8 @@ pub async fn finish(
     };
     let (user, disabled) = db::users::set_vouched(&mut tx, vouched, now).await?;
     ensure!(!disabled, "{name} is disabled by an administrator");
+    write::seal_user(&mut tx, &app.keys.master, user).await?;
+    vouching::renew(&mut tx, app, user).await?;
     let session = sessions::open(&mut tx, app, headers, user).await?;
     let event = NewEvent::new(
         now,

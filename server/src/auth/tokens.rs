@@ -5,14 +5,17 @@
 use jiff::Timestamp;
 use muster_core::ids::TokenId;
 use muster_core::values::{Digest, Secret};
-use sqlx::PgConnection;
+use serde_json::json;
+use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
 use super::access::Holding;
-use super::{Actor, break_glass, sessions};
+use super::seals::counts;
+use super::{Actor, break_glass, second_door, sessions, vouching};
 use crate::access::Grant;
 use crate::app::App;
 use crate::db;
+use crate::db::events::NewEvent;
 use crate::db::tokens::TokenRow;
 use crate::error::Error;
 use crate::keys::{Fit, TokenKeys};
@@ -33,7 +36,8 @@ pub struct Minted {
     pub mac: TokenMac,
 }
 
-/// Makes an API token. Without the key, the token is stored as a plain hash until the first use.
+/// Makes an API token. Without the key, the token is stored as a plain hash, as by earlier versions
+/// and for tests.
 pub fn mint(keys: Option<&TokenKeys>) -> Minted {
     let id = TokenId::new();
     let secret = minted(PREFIX, id, "");
@@ -101,7 +105,8 @@ fn id(token: &str) -> Option<TokenId> {
 ///
 /// # Errors
 ///
-/// [`Error::Unauthenticated`], or the database's.
+/// [`Error::Unauthenticated`], [`Error::NotAdmitted`] for a person with an outdated login, or the
+/// database's.
 pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     let id = id(token).ok_or(Error::Unauthenticated)?;
     let now = app.clock.now();
@@ -113,13 +118,45 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     if fit == Fit::Differs || row.revoked_at.is_some() || row.expires_at <= now {
         return Err(Error::Unauthenticated);
     }
+    if !counts::token_counts(app, &mut conn, &row).await? {
+        return Err(Error::Unauthenticated);
+    }
     if let Fit::Renew(mac) = &fit {
-        db::tokens::set_mac(&mut conn, id, &row.token_hash, mac).await?;
+        renew(&mut conn, &row, mac, now).await?;
     }
     if row.last_used.is_none_or(|used| stale(used.to_jiff(), now)) {
         db::tokens::set_last_used(&mut conn, id, now).await?;
     }
+    if !second_door::admits(&mut conn, app, &row).await? {
+        return Err(second_door::refuse(&row));
+    }
     find_actor(app, &mut conn, row).await
+}
+
+/// Stores a token under the current key. The use of a plain hash is an event, the only one of the
+/// token.
+async fn renew(
+    conn: &mut PgConnection,
+    row: &TokenRow,
+    mac: &TokenMac,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let mut tx = conn.begin().await?;
+    db::tokens::set_mac(&mut tx, row.id, &row.token_hash, mac).await?;
+    if row.key_id.is_none() {
+        let summary = format!(
+            "token {} was stored as a plain hash, and is stored under the key from now on",
+            row.name
+        );
+        let event = NewEvent::new(
+            now,
+            format!("token:{}", row.name),
+            "token.plain_used",
+            summary,
+        );
+        db::events::insert(&mut tx, event.with(json!({ "token": row.id }))).await?;
+    }
+    Ok(tx.commit().await?)
 }
 
 /// Returns the actor of a stored token, with the present rights of the token's owner. The caller
@@ -127,7 +164,7 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
 ///
 /// # Errors
 ///
-/// The database's.
+/// [`Error::NotAdmitted`] for a person with an outdated login, or the database's.
 pub(super) async fn find_actor(
     app: &App,
     conn: &mut PgConnection,
@@ -148,8 +185,11 @@ pub(super) async fn find_actor(
                 Some(person) => break_glass::admits(conn, app, person).await?,
                 None => false,
             };
+            if let Some(person) = person.as_ref().filter(|_| admitted) {
+                vouching::need(conn, app, person).await?;
+            }
             let person = person.filter(|_| admitted);
-            Some(sessions::grants(conn, person.as_ref()).await?)
+            Some(sessions::grants(app, conn, person.as_ref()).await?)
         }
         None => None,
     };

@@ -1,5 +1,5 @@
-//! Tokens, people and role bindings from before the role of the release owner. Their roles keep the
-//! release verbs for one version.
+//! Tokens, people and role bindings from before a change of their role's verbs. Such roles keep the
+//! lost verbs for one version: the release verbs (migration 0065) or the raw verbs (0074).
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;

@@ -206,7 +206,7 @@ struct LogQuery {
 
 /// Returns the log lines of an operation's steps, oldest first, at most 1000.
 #[utoipa::path(get, path = "/v1/operations/{id}/log",
-    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "operation={id}" }))),
+    extensions(("x-muster-access" = json!({ "verb": "node.evidence", "place": "operation={id}" }))),
     tag = "operations", params(("id", description = "Id"), LogQuery), responses(
     (status = 200, description = "The log lines", body = OperationLog),
 ))]

@@ -3,14 +3,16 @@
 use axum::extract::State;
 use muster_api::object::Page;
 use muster_api::operations::Operation;
-use muster_api::pairs::{PairRun, RunPairs};
+use muster_api::pairs::{MeasuredPair, PairRun, RunPairs};
 use muster_api::problem::Problem;
+use muster_core::gates::GateResult;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::auth::{Actor, raw};
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::{Json, Path};
@@ -83,6 +85,8 @@ async fn list_pair_runs(
 }
 
 /// Returns one run, with the results and the evidence of each pair.
+///
+/// For a caller without `node.evidence` at the pool, the evidence holds no output of tools.
 #[utoipa::path(get, path = "/v1/pools/{pool}/pair-runs/{run}",
     extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "pool={pool}" }))),
     tag = "pools", params(("pool", description = "Name or id"),
@@ -92,7 +96,7 @@ async fn list_pair_runs(
 ))]
 async fn get_pair_run(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     Path((pool, key)): Path<(String, String)>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
@@ -104,9 +108,26 @@ async fn get_pair_run(
         .ok_or_else(missing)?;
     let found = row.verdicts.as_ref().map(|json| json.0.clone());
     let run = view::load_run(&mut conn, &pool.name, row).await?;
-    let pairs = view::load_pairs(&mut conn, &run, found.as_ref()).await?;
+    let mut pairs = view::load_pairs(&mut conn, &run, found.as_ref()).await?;
+    let (kind, key) = ("pool", pool.name.as_str());
+    let now = app.clock.now();
+    let is_raw = actor
+        .may_read_raw(&mut conn, raw::EVIDENCE, Named { kind, key }, now)
+        .await?;
+    if !is_raw {
+        hide_evidence(&mut pairs);
+    }
     Answer::ok(&PairRun {
         pairs: Some(pairs),
+        evidence_hidden: !is_raw,
         ..run
     })
+}
+
+/// Removes the output of tools from the results of pairs.
+fn hide_evidence(pairs: &mut [MeasuredPair]) {
+    for way in pairs.iter_mut().flat_map(|pair| &mut pair.ways) {
+        let results = std::mem::take(&mut way.results);
+        way.results = results.into_iter().map(GateResult::without_text).collect();
+    }
 }

@@ -61,7 +61,7 @@ fn pages() -> Router<App> {
         )
         .route(
             "/nodes/{node}/console",
-            get(nodes::console::show_console).layer(need("fleet.read", "node={node}")),
+            get(nodes::console::show_console).layer(need("node.console", "node={node}")),
         )
         .route(
             "/operations",
@@ -73,7 +73,7 @@ fn pages() -> Router<App> {
         )
         .route(
             "/jobs/{job}/log",
-            get(jobs::show_log).layer(need("fleet.read", "job={job}")),
+            get(jobs::show_log).layer(need("node.evidence", "job={job}")),
         )
         .route(
             "/racks",

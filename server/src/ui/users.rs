@@ -1,13 +1,16 @@
 //! People with at least one sign-in, and the form by which an administrator disables or enables a
 //! person.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use http::StatusCode;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::chips::{self, Chip};
@@ -15,7 +18,7 @@ use super::format::{self, Moment};
 use super::frame::{Frame, Live, Section, Visit};
 use crate::access::Sight;
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::{Actor, vouching};
 use crate::db;
 use crate::db::filter::{self, USERS};
 use crate::db::users::PersonRow;
@@ -45,6 +48,10 @@ struct Person {
     groups: String,
     seen: Option<Moment>,
     since: Moment,
+    /// When the identity provider vouches no longer for the person, without another sign-in.
+    vouched_until: Option<Moment>,
+    /// A warning about the end: a day before, and afterwards.
+    vouched_note: &'static str,
     /// Since when the person is disabled, and by whom.
     out: Option<Moment>,
     by: String,
@@ -76,6 +83,7 @@ pub(super) async fn list_users(
     ids.truncate(ROWS);
     let mut rows = db::users::list_by_id(&mut conn, &ids).await?;
     rows.sort_by_key(|row| ids.iter().position(|id| *id == row.id.0));
+    let ends = list_ends(&mut conn, &app, &ids).await?;
     let last = rows.last().filter(|_| more);
     let next = last
         .map(|row| format!("/users?after={}", format::escape(&row.name)))
@@ -86,11 +94,43 @@ pub(super) async fn list_users(
             .live(Live::Never),
         people: rows
             .into_iter()
-            .map(|row| person(row, &actor, visit.now))
+            .map(|row| {
+                let end = ends.get(&row.id.0).copied();
+                person(row, &actor, visit.now).vouched(end, vouching::warned(&app), visit.now)
+            })
             .collect(),
         may_decide: actor.holding.everywhere("user.disable"),
         next,
     })
+}
+
+/// Returns the times at which the identity provider vouches no longer, by the ids of people.
+async fn list_ends(
+    conn: &mut PgConnection,
+    app: &App,
+    ids: &[Uuid],
+) -> Result<BTreeMap<Uuid, Timestamp>, Error> {
+    let lasts = vouching::lasts(app);
+    let rows = db::vouching::list(conn, ids).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.id.0, row.vouched_at + lasts))
+        .collect())
+}
+
+impl Person {
+    fn vouched(self, end: Option<Timestamp>, warned: SignedDuration, now: Timestamp) -> Self {
+        let note = match end.map(|end| end.duration_since(now)) {
+            Some(left) if left <= SignedDuration::ZERO => "must sign in again",
+            Some(left) if left <= warned => "sign in soon",
+            Some(_) | None => "",
+        };
+        Self {
+            vouched_until: end.map(|end| format::moment(end, now)),
+            vouched_note: note,
+            ..self
+        }
+    }
 }
 
 fn person(row: PersonRow, actor: &Actor, now: Timestamp) -> Person {
@@ -110,6 +150,8 @@ fn person(row: PersonRow, actor: &Actor, now: Timestamp) -> Person {
         groups: format::cut(&row.groups.join(", "), 100),
         seen: row.last_seen.map(at),
         since: format::moment(row.created_at, now),
+        vouched_until: None,
+        vouched_note: "",
         out: row.disabled_at.map(at),
         by: format::cut(row.disabled_by.as_deref().unwrap_or_default(), 60),
         oneself: actor.person == format!("user:{}", row.name),

@@ -2,8 +2,10 @@
 
 mod expected; // The callers allowed at every endpoint
 mod matrix; // Every endpoint, every role, own and foreign objects
+mod raw_text; // Consoles, logs and evidence of machines
 mod references; // Both ends of every reference
 mod release_owner; // Rights equal to root on nodes
+mod vouching; // People who left, and bindings of unseen people
 
 use jiff::SignedDuration;
 use muster_server::auth::passwords::Lane;
@@ -198,6 +200,7 @@ async fn a_binding_gives_a_role_in_its_scope_and_a_token_at_most_its_owners() {
     muster_server::db::users::insert(&mut conn, "bob", &hash, "guest", app.clock.now())
         .await
         .unwrap();
+    server.seal_rows().await;
     let headers = reqwest::header::HeaderMap::new();
     let password = muster_core::values::Secret::new("open sesame");
     let cookie =
@@ -362,6 +365,7 @@ async fn a_session_is_a_browsers_and_no_other_site_can_use_it() {
     muster_server::db::users::insert(&mut conn, "alice", &hash, "admin", app.clock.now())
         .await
         .unwrap();
+    server.seal_rows().await;
     let sign_in = async |password: &str, page: &str| {
         let headers = reqwest::header::HeaderMap::from_iter([(
             reqwest::header::ORIGIN,

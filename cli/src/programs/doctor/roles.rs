@@ -1,7 +1,9 @@
-//! Roles from before the role `release_owner`: tokens, people and role bindings with rights that end
-//! with the next version.
+//! Roles from before a change of their rights: tokens, people and role bindings with rights until
+//! the next version. Operators and automation lose the rights of the role `release_owner`, viewers
+//! lose the raw text of machines.
 
 use jiff::Timestamp;
+use muster_api::access::Role;
 use muster_core::clock::Clock;
 use muster_server::db::kept;
 use muster_server::error::Error;
@@ -9,8 +11,35 @@ use sqlx::PgPool;
 
 use super::{Found, Host, database};
 
-/// The ending rights.
-const KEEPS: &str = "writes images, stacks, suites, hardware profiles and the software of pools until the next version";
+/// The lost rights of a role, with the replacements for holders in need of the rights.
+struct Lost {
+    rights: &'static str,
+    token: &'static str,
+    people: &'static str,
+}
+
+/// The rights of `release_owner`.
+const RELEASES: Lost = Lost {
+    rights: "writes images, stacks, suites, hardware profiles and the software of pools until the next version",
+    token: "only for a pipeline that publishes software: `muster token create NAME --role release_owner`, and use the new token there",
+    people: "only for people who release software: a role binding with the role release_owner",
+};
+
+/// The raw text of machines.
+const RAW: Lost = Lost {
+    rights: "reads consoles, logs and evidence of gates until the next version",
+    token: "only for a reader of the raw text of machines: `muster token create NAME --role operator`, and use the new token there",
+    people: "only for people who read the raw text of machines: a role binding with the role operator",
+};
+
+fn find_lost(role: Role) -> &'static Lost {
+    match role {
+        Role::Viewer => &RAW,
+        Role::Operator | Role::Automation | Role::Admin | Role::ReleaseOwner | Role::Guest => {
+            &RELEASES
+        }
+    }
+}
 
 pub(super) async fn check(host: &Host) -> Vec<Found> {
     let Ok(pool) = database::connect(host).await else {
@@ -41,9 +70,12 @@ async fn look(pool: &PgPool, clock: &Clock) -> Result<Vec<Found>, Error> {
                 "the token {} ({}) {}",
                 token.name,
                 token.role,
-                describe_use(token.release_verbs_used_at.map(|at| at.to_jiff()))
+                describe_use(
+                    token.role,
+                    token.release_verbs_used_at.map(|at| at.to_jiff())
+                )
             ),
-            "only for a pipeline that publishes software: `muster token create NAME --role release_owner`, and use the new token there",
+            find_lost(token.role).token,
         ));
     }
     for person in kept::list_people(&mut conn).await? {
@@ -52,27 +84,36 @@ async fn look(pool: &PgPool, clock: &Clock) -> Result<Vec<Found>, Error> {
                 "{} ({}) {}",
                 person.name,
                 person.role,
-                describe_use(person.release_verbs_used_at.map(|at| at.to_jiff()))
+                describe_use(
+                    person.role,
+                    person.release_verbs_used_at.map(|at| at.to_jiff())
+                )
             ),
-            "only for a person who releases software: a role binding with the role release_owner",
+            find_lost(person.role).people,
         ));
     }
     for binding in kept::list_bindings(&mut conn).await? {
+        // A role that this program does not know keeps no right.
+        let role = binding.role.parse().unwrap_or(Role::Guest);
         found.push(Found::warn(
             format!(
-                "the role binding {} of {} ({}) {KEEPS}",
-                binding.name, binding.subject, binding.role
+                "the role binding {} of {} ({}) {}",
+                binding.name,
+                binding.subject,
+                binding.role,
+                find_lost(role).rights
             ),
-            "only for people who release software: another role binding with the role release_owner",
+            find_lost(role).people,
         ));
     }
     Ok(found)
 }
 
 /// Describes the kept rights, with the latest recorded use.
-fn describe_use(used_at: Option<Timestamp>) -> String {
+fn describe_use(role: Role, used_at: Option<Timestamp>) -> String {
+    let rights = find_lost(role).rights;
     match used_at {
-        Some(at) => format!("{KEEPS}, and did so at {at:.0}"),
-        None => format!("{KEEPS}, and has not done so since the upgrade"),
+        Some(at) => format!("{rights}, and did so at {at:.0}"),
+        None => format!("{rights}, and has not done so since the upgrade"),
     }
 }

@@ -1,5 +1,5 @@
 //! Serial console output of nodes. The output comes from untrusted machines, so sizes are bounded
-//! and control characters without use on a console are removed.
+//! and control characters without use on a console are removed, and so are secrets.
 
 use axum::extract::State;
 use http::StatusCode;
@@ -7,6 +7,7 @@ use muster_core::consoles::{self, CHUNK_BYTES};
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
 
 use super::Agent;
+use super::redaction::redact_chunks;
 use crate::app::App;
 use crate::db;
 use crate::error::Error;
@@ -20,12 +21,12 @@ pub(super) async fn report(
     agent: Agent,
     Json(report): Json<ConsoleReport>,
 ) -> Result<StatusCode, Error> {
-    let chunks: Vec<ConsoleChunk> = report
+    let chunks = report
         .chunks
         .into_iter()
         .take(MAX_BATCH)
-        .filter_map(keep_storable)
-        .collect();
+        .filter_map(keep_storable);
+    let chunks = redact_chunks(chunks.collect());
     let mut tx = app.pool.begin().await?;
     // The lock on the agent's row is held to the end of the transaction, so that writers to one
     // console are ordered.

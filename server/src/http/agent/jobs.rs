@@ -15,6 +15,7 @@ use muster_core::wire::calls::{
     ActReply, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome,
     StartAct,
 };
+use muster_core::wire::headers::NODE_CLOCK;
 use muster_core::wire::job::Job;
 use muster_core::wire::node::{Failure, FailureCode, Progress};
 use muster_core::wire::orders::ORDERS;
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use tracing::{Instrument as _, Span};
 
+use super::redaction::{redact_outcome, redact_renewal};
 use super::told::Told;
 use super::{Agent, LEASE_S, Standing};
 use crate::app::App;
@@ -30,7 +32,7 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::LeasedRow;
 use crate::engine::outcomes::{Applied, Reporter};
-use crate::engine::{self, orders, outcomes, permits};
+use crate::engine::{self, node_clocks, orders, outcomes, permits};
 use crate::error::Error;
 use crate::http::extract::{Json, Path};
 use crate::request_id;
@@ -60,7 +62,7 @@ pub(super) fn stale() -> Error {
 }
 
 /// The formats of orders the agent can read, as declared in its header.
-fn declared_orders(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn declared_orders(headers: &HeaderMap) -> Option<&str> {
     headers
         .get(ORDERS)
         .map(|value| value.to_str().unwrap_or_default())
@@ -315,32 +317,46 @@ pub(super) async fn renew(
     Told(request): Told<RenewJob>,
 ) -> Result<Json<Renewed>, Error> {
     note_attempt(job, request.attempt);
+    let request = redact_renewal(request);
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;
     let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt)
         .await?
         .ok_or_else(stale)?;
+    let progress = request.progress.as_ref().map(cut_progress);
     let told = request
         .waiting_for
         .clone()
-        .or_else(|| request.progress.as_ref().map(describe_progress));
+        .or_else(|| progress.as_ref().map(describe_progress));
     let waiting_for = told.map(|text| awaited_thing(&text).chars().take(300).collect::<String>());
     db::jobs::renew(
         &mut tx,
         &current,
         lease_end(now),
-        request.progress.as_ref(),
+        progress.as_ref(),
         waiting_for.as_deref(),
         now,
     )
     .await?;
-    db::jobs::append_log(&mut tx, job, request.attempt, &request.log).await?;
+    db::job_logs::append(&mut tx, job, request.attempt, &request.log).await?;
     tx.commit().await?;
     app.wake_readers.send_modify(|revision| *revision += 1);
     Ok(Json(Renewed {
         cancel: current.cancel,
     }))
+}
+
+/// Returns a progress with texts of a stored size.
+fn cut_progress(progress: &Progress) -> Progress {
+    let cut = |text: &String, most| text.chars().take(most).collect::<String>();
+    Progress {
+        at: progress.at,
+        message: cut(&progress.message, 4096),
+        done: progress.done,
+        total: progress.total,
+        unit: progress.unit.as_ref().map(|unit| cut(unit, 60)),
+    }
 }
 
 /// The progress of a running step, in words.
@@ -364,14 +380,21 @@ pub(super) async fn outcome(
     State(app): State<App>,
     agent: Agent,
     Path(job): Path<JobId>,
+    headers: HeaderMap,
     Told(report): Told<ReportOutcome>,
 ) -> Result<StatusCode, Error> {
     note_attempt(job, report.attempt);
-    match end_job(&app, &agent, job, &report, true).await? {
+    let report = redact_outcome(report).await?;
+    let ended = EndedJob {
+        job,
+        report: &report,
+        clock_offset_ms: read_node_clock(&headers),
+    };
+    match end_job(&app, &agent, &ended, true).await? {
         Ended::Well => {}
         Ended::PassFailed(error) => {
             tracing::warn!(error = ?error, "the reconcile pass of a node failed after a job; the engine repeats the pass");
-            end_job(&app, &agent, job, &report, false).await?;
+            end_job(&app, &agent, &ended, false).await?;
         }
     }
     log_ended(&report.outcome);
@@ -388,6 +411,19 @@ fn log_ended(outcome: &Outcome) {
     }
 }
 
+/// A job's outcome, as the agent reports it.
+struct EndedJob<'a> {
+    job: JobId,
+    report: &'a ReportOutcome,
+    /// The offset of the node's clock from the server's, where muster-node worked on the node.
+    clock_offset_ms: Option<i64>,
+}
+
+/// Parses the offset of a node's clock. An invalid header counts as absent.
+fn read_node_clock(headers: &HeaderMap) -> Option<i64> {
+    headers.get(NODE_CLOCK)?.to_str().ok()?.parse().ok()
+}
+
 /// The result of an outcome and of the following reconcile pass.
 enum Ended {
     Well,
@@ -398,10 +434,14 @@ enum Ended {
 async fn end_job(
     app: &App,
     agent: &Agent,
-    job: JobId,
-    report: &ReportOutcome,
+    ended: &EndedJob<'_>,
     reconcile_at_once: bool,
 ) -> Result<Ended, Error> {
+    let EndedJob {
+        job,
+        report,
+        clock_offset_ms,
+    } = *ended;
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, report.epoch, app).await?;
@@ -417,6 +457,9 @@ async fn end_job(
             return Err(stale());
         }
     };
+    if let Some(offset_ms) = clock_offset_ms {
+        node_clocks::record(&mut tx, reporter, node, offset_ms, now).await?;
+    }
     if !reconcile_at_once {
         db::lifecycle::make_due(&mut tx, node, now).await?;
         tx.commit().await?;

@@ -9,6 +9,7 @@ mod consoles; // Serial consoles of nodes
 mod jobs; // Lease, act, renew, outcome, permits
 mod marks; // Marks, and the memory of agents
 mod members; // The members of a cluster
+mod redaction; // Secrets in texts of agents
 mod refusals; // Refused agents
 mod renewals; // The right to renew a certificate
 mod scheduler; // Drained nodes in schedulers

@@ -1,9 +1,14 @@
 //! Role bindings: additional roles of people, each with a scope.
 
 use muster_api::access::RoleBindingSpec;
+use sqlx::PgConnection;
 
+use crate::app::App;
+use crate::auth::seals::write;
+use crate::db;
+use crate::db::objects::ObjectRow;
 use crate::document::fault;
-use crate::error::Fault;
+use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference};
 use crate::intents::references::Table;
 
@@ -28,6 +33,11 @@ impl Declared for RoleBindingSpec {
             .collect()
     }
 
+    /// Seals the binding: rights come from bindings with a valid seal alone.
+    async fn written(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
+        write::seal_binding(conn, &app.keys.master, row.id).await
+    }
+
     fn faults(&self) -> Vec<Fault> {
         let name = self
             .subject
@@ -38,6 +48,33 @@ impl Declared for RoleBindingSpec {
         }) {
             true => Vec::new(),
             false => vec![fault("/spec/subject", "invalid", "user:NAME or group:NAME")],
+        }
+    }
+
+    /// A person of an identity provider gets the name with the first sign-in, and some providers
+    /// let people choose names. An earlier binding would belong to the first person with the name.
+    async fn allow_beside(
+        conn: &mut PgConnection,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        let is_new = before.is_none_or(|before| before.spec["subject"] != row.spec["subject"]);
+        let subject = row.spec["subject"].as_str().unwrap_or_default();
+        let name = subject
+            .strip_prefix("user:")
+            .filter(|name| is_new && name.contains('@'));
+        let Some(name) = name else {
+            return Ok(());
+        };
+        match db::users::find_id(conn, name).await? {
+            Some(_) => Ok(()),
+            None => Err(Error::unprocessable(
+                "/spec/subject",
+                "unknown_person",
+                format!(
+                    "{name} has not signed in so far. Bind a group, or bind the person after the first sign-in."
+                ),
+            )),
         }
     }
 }

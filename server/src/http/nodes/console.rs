@@ -30,7 +30,7 @@ pub(super) struct ConsoleQuery {
 
 /// Returns the stored output of a node's serial console, oldest first.
 #[utoipa::path(get, path = "/v1/nodes/{node}/console",
-    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    extensions(("x-muster-access" = json!({ "verb": "node.console", "place": "node={node}" }))),
     tag = "nodes", params(("node", description = "Name or id"), ConsoleQuery), responses(
     (status = 200, description = "The chunks, as written by the node", body = ConsoleLog),
     (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),

@@ -5,6 +5,7 @@ use muster_api::events::Events;
 use muster_api::gate_runs::GateRun;
 use muster_api::nodes::{NodeFacts, NodeInventory, Timeline, TimelineEntry};
 use muster_api::problem::Problem;
+use muster_core::gates::GateResult;
 use muster_core::ids::NodeId;
 use serde::Deserialize;
 use sqlx::PgConnection;
@@ -13,7 +14,8 @@ use uuid::Uuid;
 
 use crate::access::Sight;
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::auth::{Actor, raw};
 use crate::db;
 use crate::db::events::EventFilter;
 use crate::db::filter::{GATE_RUNS, Term};
@@ -69,7 +71,8 @@ pub(super) async fn get_node_facts(
 /// Lists runs of suites on a node, with the results of each gate.
 ///
 /// Sorted newest first unless `created_at` is requested; 20 runs when `limit` is absent. Filter
-/// fields: `suite`, `verdict` and `voided`.
+/// fields: `suite`, `verdict` and `voided`. For a caller without `node.evidence` at the node, the
+/// evidence holds no output of tools.
 #[utoipa::path(get, path = "/v1/nodes/{node}/gate-runs",
     extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
     tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
@@ -77,15 +80,23 @@ pub(super) async fn get_node_facts(
 ))]
 pub(super) async fn list_node_gate_runs(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     Path(node): Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let id = find(&mut conn, &node).await?;
+    let (kind, key, now) = ("node", node.as_str(), app.clock.now());
+    let is_raw = actor
+        .may_read_raw(&mut conn, raw::EVIDENCE, Named { kind, key }, now)
+        .await?;
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
         let mut items = Vec::with_capacity(ids.len());
         for run in db::gates::list_by_id(conn, ids).await? {
+            let mut results = db::gates::list_results(conn, run.id).await?;
+            if !is_raw {
+                results = results.into_iter().map(GateResult::without_text).collect();
+            }
             items.push(GateRun {
                 id: run.id.0,
                 node: id.0,
@@ -94,7 +105,8 @@ pub(super) async fn list_node_gate_runs(
                 fingerprint: run.fingerprint,
                 finished_at: run.finished_at,
                 voided_at: run.voided_at.map(|at| at.to_jiff()),
-                results: db::gates::list_results(conn, run.id).await?,
+                results,
+                evidence_hidden: !is_raw,
             });
         }
         Ok(items)

@@ -44,6 +44,7 @@ pub(crate) async fn load_run(
             .map(|end| describe_end(end, found))
             .collect(),
         pairs: None,
+        evidence_hidden: false,
     })
 }
 

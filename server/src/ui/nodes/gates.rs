@@ -40,6 +40,8 @@ pub(super) struct Gates {
     pub more_results: usize,
     /// Waivers in force for this node, or waiting for a second person.
     pub waivers: Vec<Waiver>,
+    /// Whether the output of tools is hidden, because the reader has not `node.evidence`.
+    pub hides_evidence: bool,
 }
 
 pub(super) struct Waiver {
@@ -100,11 +102,13 @@ pub(super) struct Value {
     pub chip: Chip,
 }
 
-/// Loads the runs of a node, with the results of one run.
+/// Loads the runs of a node, with the results of one run. The output of tools is included only for
+/// a reader with the right to raw text.
 pub(super) async fn load(
     conn: &mut PgConnection,
     node: NodeId,
     asked: Option<Uuid>,
+    is_raw: bool,
     now: Timestamp,
 ) -> Result<Gates, Error> {
     let mut runs = db::gates::list(conn, node, SEARCHED).await?;
@@ -125,6 +129,9 @@ pub(super) async fn load(
         Some(run) => db::gates::list_results(conn, run.id).await?,
         None => Vec::new(),
     };
+    if !is_raw {
+        results = results.into_iter().map(GateResult::without_text).collect();
+    }
     let more_results = format::cut_rows(&mut results, RESULTS);
     let more_runs = format::cut_rows(&mut runs, RUNS);
     let waivers = db::waivers::list(conn, node).await?;
@@ -137,6 +144,7 @@ pub(super) async fn load(
         more_runs,
         shown: shown.map(|row| render_run(row, now)),
         more_results,
+        hides_evidence: !is_raw,
         results: results.into_iter().map(render_gate).collect(),
     })
 }

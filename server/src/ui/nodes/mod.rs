@@ -33,9 +33,11 @@ use super::format::{self, Moment, member};
 use super::frame::{Frame, Live, Section, Visit};
 use super::operations::progress;
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::auth::{Actor, raw};
 use crate::db;
 use crate::db::events::EventFilter;
+use crate::db::operations::StepRow;
 use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
@@ -63,6 +65,8 @@ pub(super) struct Page {
     stack: stack::Stack,
     /// Time of the last console output.
     console: Option<Moment>,
+    /// Whether the output of the console is hidden, because the reader has not `node.console`.
+    hides_console: bool,
     actions: Vec<actions::Button>,
 }
 
@@ -147,7 +151,8 @@ pub(super) async fn show_node(
     let said = db::firmware::latest(&mut conn, id).await?;
     let components = db::components::list(&mut conn, id).await?;
     let console = db::consoles::tail(&mut conn, id, None, 1).await?;
-    let gates = gates::load(&mut conn, id, query.run, now).await?;
+    let rights = load_raw_rights(&mut conn, &actor, &key, now).await?;
+    let gates = gates::load(&mut conn, id, query.run, rights.evidence, now).await?;
     let cause = cause(&mut conn, id, &node.status).await?;
     let recoveries = recoveries::load(&mut conn, id, now).await?;
     let name = node.name.to_string();
@@ -158,10 +163,7 @@ pub(super) async fn show_node(
     {
         action.adopt = Some(adopt::Form::empty(&mut conn, &actor.sight(), &name).await?);
     }
-    let running = steps
-        .iter()
-        .find(|step| step.state == JobState::Leased)
-        .and_then(|step| progress::read_report(step, now));
+    let running = find_progress(&steps, now);
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Nodes, name.clone())
             .by_hand(
@@ -175,7 +177,8 @@ pub(super) async fn show_node(
             ..head(&node.status, &machine, running, now)
         },
         conditions: conditions(&node.status, now),
-        timeline: timeline::merge(&name, events, steps, &query.order, now),
+        timeline: timeline::merge(&name, events, steps, &query.order, now)
+            .with_logs(rights.evidence),
         gates,
         recoveries,
         facts: facts.map(|seen| facts::table(seen, said, now)),
@@ -183,12 +186,40 @@ pub(super) async fn show_node(
         components: parts::table(&components),
         parts_refused: actions::refused(&node, &machine, &actor, Action::ReplaceParts)?,
         console: console.last().map(|chunk| format::moment(chunk.at, now)),
+        hides_console: !rights.console,
         network: network(&node),
         stack: stack::render_stack(&node, &machine, look, now),
         actions,
         machine: machine_pairs(&node, &machine),
         name,
     })
+}
+
+/// The reader's rights to raw text of the node.
+struct RawRights {
+    console: bool,
+    evidence: bool,
+}
+
+async fn load_raw_rights(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    key: &str,
+    now: Timestamp,
+) -> Result<RawRights, Error> {
+    let node = Named { kind: "node", key };
+    Ok(RawRights {
+        console: actor.may(conn, raw::CONSOLE, node).await?,
+        evidence: actor.may_read_raw(conn, raw::EVIDENCE, node, now).await?,
+    })
+}
+
+/// Returns the progress of the running step, if any.
+fn find_progress(steps: &[StepRow], now: Timestamp) -> Option<progress::Progress> {
+    steps
+        .iter()
+        .find(|step| step.state == JobState::Leased)
+        .and_then(|step| progress::read_report(step, now))
 }
 
 fn head(

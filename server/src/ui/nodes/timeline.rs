@@ -42,6 +42,19 @@ pub(in crate::ui) enum What {
     Step(Box<Step>),
 }
 
+impl Timeline {
+    /// Keeps the links to the logs of steps only for a reader with the right to raw text.
+    pub(super) fn with_logs(mut self, is_raw: bool) -> Self {
+        for item in &mut self.items {
+            match &mut item.what {
+                What::Step(step) => step.has_log &= is_raw,
+                What::Event { .. } | What::Transition { .. } => {}
+            }
+        }
+        self
+    }
+}
+
 /// Merges events and steps into one timeline.
 pub(super) fn merge(
     name: &str,

@@ -10,12 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use muster_api::operations::{OperationResult, ResultLink};
 use muster_core::ids::OperationId;
 use serde::Deserialize;
+use sqlx::PgConnection;
 
 use super::chips::{self, Chip};
 use super::format::{self, Moment, member};
 use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::auth::{Actor, raw};
 use crate::db;
 use crate::db::filter::{self, OPERATIONS, Term};
 use crate::db::operations::OperationRow;
@@ -206,6 +208,8 @@ pub(super) struct Page {
     steps: Vec<step::Step>,
     /// Number of further steps.
     more_steps: usize,
+    /// Whether the logs are hidden, because the reader has not `node.evidence`.
+    hides_logs: bool,
 }
 
 /// Shows one operation with all steps.
@@ -223,6 +227,7 @@ pub(super) async fn show_operation(
     let more_steps = format::cut_rows(&mut steps, STEPS);
     let stands = view::load(&mut conn, id).await?;
     let now = visit.now;
+    let is_raw = may_read_logs(&mut conn, &actor, id, now).await?;
     let running = !row.state.done();
     let deadline = row
         .deadline_at
@@ -270,11 +275,25 @@ pub(super) async fn show_operation(
         node: row.node_name.unwrap_or_default(),
         kind,
         more_steps,
+        hides_logs: !is_raw,
         steps: steps
             .into_iter()
-            .map(|row| step::render_step(row, now))
+            .map(|row| step::render_step(row, now).with_log(is_raw))
             .collect(),
     })
+}
+
+async fn may_read_logs(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    id: OperationId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let (kind, key) = ("operation", id.to_string());
+    let operation = Named { kind, key: &key };
+    actor
+        .may_read_raw(conn, raw::EVIDENCE, operation, now)
+        .await
 }
 
 /// Returns the results as sentences. A link without a text is skipped.

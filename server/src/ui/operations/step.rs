@@ -21,8 +21,18 @@ pub(in crate::ui) struct Step {
     pub waiting: String,
     pub progress: Option<Progress>,
     pub failure: String,
-    /// Whether a log exists. A step never taken by an agent has no log.
+    /// Whether a log exists that the reader may read. A step never taken by an agent has no log.
     pub has_log: bool,
+}
+
+impl Step {
+    /// Keeps the link to the log only for a reader with the right to raw text.
+    pub(in crate::ui) fn with_log(self, is_raw: bool) -> Self {
+        Self {
+            has_log: self.has_log && is_raw,
+            ..self
+        }
+    }
 }
 
 pub(in crate::ui) fn render_step(row: StepRow, now: Timestamp) -> Step {

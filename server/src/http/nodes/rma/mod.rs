@@ -21,7 +21,8 @@ use sqlx::PgConnection;
 use self::tar::Archive;
 use super::{history, recoveries};
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::auth::{Actor, raw};
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
@@ -41,22 +42,29 @@ const FAST: i32 = 3;
 /// Returns an archive about a node for the return of a part (RMA): tar, compressed with zstd.
 ///
 /// The archive holds identity, parts by serial, facts and BMC data: firmware, BIOS, events and
-/// sensors. Gate runs with evidence, recoveries, timeline, console, and a manifest with digests are
-/// included too. Texts similar to secrets are removed.
+/// sensors. Gate runs with evidence, recoveries, timeline, and a manifest with digests are included
+/// too, and the console for a caller with `node.console`. Texts similar to secrets are removed.
 #[utoipa::path(get, path = "/v1/nodes/{node}/rma",
-    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    extensions(("x-muster-access" = json!({ "verb": "node.evidence", "place": "node={node}" }))),
     tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The archive", body = String, content_type = "application/zstd"),
     (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(in crate::http) async fn get_node_rma(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     Path(node): Path<String>,
 ) -> Result<Response, Error> {
     let now = app.clock.now();
     let mut conn = app.pool.acquire().await?;
-    let (name, files) = collect_files(&mut conn, &node, now).await?;
+    let (name, mut files) = collect_files(&mut conn, &node, now).await?;
+    let (kind, key) = ("node", node.as_str());
+    if actor
+        .may_read_raw(&mut conn, raw::CONSOLE, Named { kind, key }, now)
+        .await?
+    {
+        files.push(console_file(&mut conn, &node).await?);
+    }
     drop(conn);
     // Redaction reads all text of the machines: a blocking thread keeps other requests running.
     let packed =
@@ -127,7 +135,6 @@ async fn collect_files(
     files.extend(bmc::build_files(conn, id).await?);
     files.push(recoveries_file(conn, id).await?);
     files.push(timeline_file(conn, id).await?);
-    files.push(console_file(conn, id).await?);
     files.extend(gate_runs(conn, id).await?);
     Ok((name, files))
 }
@@ -193,7 +200,10 @@ async fn timeline_file(conn: &mut PgConnection, node: NodeId) -> Result<File, Er
 }
 
 /// `console.txt`: the end of the serial console.
-async fn console_file(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
+async fn console_file(conn: &mut PgConnection, key: &str) -> Result<File, Error> {
+    let node = db::nodes::find_id(conn, key)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
     let chunks = db::consoles::tail(conn, node, None, CONSOLE).await?;
     let text = chunks.iter().map(|chunk| chunk.text.as_str()).collect();
     Ok(("console.txt".to_owned(), text))
