@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -15,7 +16,7 @@ use crate::app::App;
 use crate::auth::cross_site;
 use crate::auth::needs::{self, Needs};
 use crate::error::Error;
-use crate::http::extract::Json;
+use crate::http::front::{Front, resolve_client};
 use crate::http::limits::{self, Limits, Rates};
 use crate::http::{openapi, rest};
 use crate::{request_id, ui};
@@ -31,18 +32,26 @@ pub fn router(app: App) -> Router {
 
 /// Returns the same routes, with the given rate limits.
 pub fn limited(app: App, rates: Rates) -> Router {
+    behind(app, rates, Front::default())
+}
+
+/// Returns the same routes, for clients behind the given proxies.
+pub fn behind(app: App, rates: Rates, front: Front) -> Router {
     let (rest, description) = rest().split_for_parts();
     let limits = Limits::new(rates, app.clock.clone());
     let needs = Needs::read(&description);
-    // Built for the first reader, because most servers have none.
+    // Built for the first reader, because most servers have none. All readers share the text.
     let document = Arc::new(LazyLock::new(move || {
-        openapi::complete_document(&description)
+        Bytes::from(openapi::complete_document(&description).to_string())
     }));
     let rest = rest
         .layer(middleware::from_fn_with_state(needs, needs::attach))
         .route(
             "/openapi.json",
-            get(async move || Json((**document).clone())),
+            get(async move || {
+                let kind = [(header::CONTENT_TYPE, "application/json")];
+                (kind, (**document).clone())
+            }),
         )
         .with_state(app.clone());
     let fixed =
@@ -66,6 +75,10 @@ pub fn limited(app: App, rates: Rates) -> Router {
             "same-origin",
         ))
         .layer(fixed(header::CACHE_CONTROL, "no-store"))
+        .layer(middleware::from_fn_with_state(
+            Arc::new(front),
+            resolve_client,
+        ))
         .layer(middleware::from_fn(request_id::assign))
 }
 

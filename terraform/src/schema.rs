@@ -42,6 +42,12 @@ pub(crate) fn provider() -> Schema {
                 Type::Text,
                 Writer::Optional,
             ),
+            plain(
+                "ca",
+                "A file with certificate authorities (PEM) of the server, besides those of this machine; `MUSTER_CA` otherwise.",
+                Type::Text,
+                Writer::Optional,
+            ),
         ],
     )
 }

@@ -13,6 +13,7 @@ mod alerts; // Alerts of monitoring about nodes
 mod audit; // Detection of changes to the sealed history
 mod bmc; // The agent's Redfish client against the lab's BMC
 mod break_glass; // The local administrator, disabled until armed
+mod budgets; // Sizes of logs and results from machines
 mod cabling; // Declared cables, and swapped cables
 mod canary; // Planted secrets, searched in every output
 mod certificates; // Certificates of agents: enrolment, renewal, end
@@ -22,6 +23,8 @@ mod consoles; // Console output of nodes
 mod contention; // Many callers for one object
 mod cut_lists; // Lists of pages that show a part of their rows
 mod declared; // The shared contract of declared kinds
+mod dependents; // Rules between objects and the nodes that depend on them
+mod discoveries; // Machines that discover themselves, within limits
 mod disruption; // Nodes out of service, and the disruption budget
 mod documents; // Malformed documents: the checked shape is the stored shape
 mod dry_runs; // Dry runs of every write
@@ -31,6 +34,7 @@ mod failover; // Failover of Postgres
 mod faults; // Faults around the programs, injected from outside
 mod firmware; // Firmware and BIOS, from a stack to a machine
 mod former_suites; // Programs of gates, and suites from before the rule
+mod front; // TLS of the public listener, and the proxies before it
 mod hostile; // Malformed and hostile requests to every documented route
 mod limits; // Rate limits of callers
 mod lists; // The shared grammar of all lists
@@ -43,6 +47,7 @@ mod oidc; // Sign-in through a third-party OpenID provider
 mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
 mod orders; // Orders for agents of the previous version
+mod out_of_band; // Networks of BMCs and consoles
 mod pairs; // Pairs of nodes measured against each other, and blame for failures
 mod permits; // Permits to power, image and wipe
 mod plans; // Plans: the effects of a set of objects
@@ -74,13 +79,18 @@ mod rollout_reservations; // Reservations that keep long jobs from waiting nodes
 mod rollout_units; // Failure domains whose nodes a rollout changes together
 mod rollout_windows; // Rollouts and maintenance windows
 mod rollouts; // Moves of a pool to a revision, in waves
+mod row_seals; // Seals over tokens, people and sessions
 mod schedulers; // Nodes that take no jobs, as reported by the schedulers
 mod scopes; // Lists and pages for readers of a part of the fleet
+mod second_door; // Administrators' tokens without a person, beside a provider
+mod sign_ins; // Delays of logins, an office behind one address, and sums of failures
 mod simulated; // The server over simulated machines with state
+mod ssh_certificates; // SSH certificates of orders, and a real sshd
 mod stack_conditions; // Items of a stack for nodes with certain hardware
 mod stack_pages; // The console of stacks
 mod stacks; // Stacks: refusals, comparison with nodes, hidden secrets
 mod strangers; // The documented contract, tested by Schemathesis
+mod streams; // Event streams: bounds, one reader, the end of rights
 mod support; // Shared support of all tests
 mod sweeps; // Sweeps: nodes held for load gates, and returned to the scheduler
 mod taken; // Refusals of a natural key in use

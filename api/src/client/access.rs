@@ -83,7 +83,7 @@ impl Client {
             .await
     }
 
-    /// Applies `disable` or `enable` to a person, by name or id.
+    /// Applies `disable`, `enable` or `unlock` to a person, by name or id.
     ///
     /// # Errors
     /// 409 for the caller's own account; see [`ClientError`].

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use http::Method;
 use muster_core::values::Secret;
-use reqwest::{RequestBuilder, Response};
+use reqwest::{Certificate, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
@@ -51,6 +51,34 @@ impl Client {
     /// # Errors
     /// [`ClientError::Usage`] when the address is not an http(s) URL.
     pub fn new(base_url: &str, token: Option<Secret>) -> Result<Self, ClientError> {
+        Self::build(base_url, token, Vec::new())
+    }
+
+    /// Returns a client that trusts the certificate authorities in `pem`, besides those of this
+    /// machine.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] when the text has no readable certificate, or the address is not an
+    /// http(s) URL.
+    pub fn trusting(
+        base_url: &str,
+        token: Option<Secret>,
+        pem: &[u8],
+    ) -> Result<Self, ClientError> {
+        let usage = |why: String| ClientError::Usage(format!("certificates of the server: {why}"));
+        let authorities =
+            Certificate::from_pem_bundle(pem).map_err(|error| usage(error.to_string()))?;
+        if authorities.is_empty() {
+            return Err(usage("write at least one certificate in PEM".into()));
+        }
+        Self::build(base_url, token, authorities)
+    }
+
+    fn build(
+        base_url: &str,
+        token: Option<Secret>,
+        authorities: Vec<Certificate>,
+    ) -> Result<Self, ClientError> {
         let usage = |why: String| ClientError::Usage(format!("server address {base_url:?}: {why}"));
         let base = reqwest::Url::parse(base_url).map_err(|error| usage(error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
@@ -62,6 +90,7 @@ impl Client {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
+            .tls_certs_merge(authorities)
             .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| usage(error.to_string()))?;

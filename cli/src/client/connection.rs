@@ -30,6 +30,10 @@ pub(crate) struct Connection {
     /// File with the token. Also MUSTER_TOKEN_FILE; MUSTER_TOKEN has the token itself
     #[arg(long, value_name = "FILE", global = true, help_heading = "Server")]
     pub(super) token_file: Option<PathBuf>,
+    /// File with certificate authorities (PEM) of the server, besides those of this machine. Also
+    /// MUSTER_CA
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Server")]
+    ca: Option<PathBuf>,
     /// Name of a server stored by `muster context set`. Also MUSTER_CONTEXT
     #[arg(long, value_name = "NAME", global = true, help_heading = "Server")]
     context: Option<String>,
@@ -42,12 +46,27 @@ struct Environment {
     context: Option<String>,
     token: Option<Secret>,
     token_file: Option<PathBuf>,
+    ca: Option<PathBuf>,
 }
 
 /// A server and its caller.
 pub(crate) struct Chosen {
     pub(crate) url: String,
-    pub(crate) token: Option<Secret>,
+    token: Option<Secret>,
+    ca: Option<PathBuf>,
+}
+
+impl Chosen {
+    /// Returns the client.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        let token = self.token.clone();
+        let Some(path) = &self.ca else {
+            return Ok(Client::new(&self.url, token)?);
+        };
+        let pem = std::fs::read(path)
+            .map_err(|error| ClientError::Usage(format!("--ca {}: {error}", path.display())))?;
+        Ok(Client::trusting(&self.url, token, &pem)?)
+    }
 }
 
 impl Connection {
@@ -70,14 +89,14 @@ impl Connection {
         Self {
             server: said("--server"),
             token_file,
+            ca: said("--ca").map(PathBuf::from),
             context: said("--context"),
         }
     }
 
     /// Returns the client.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let Chosen { url, token } = self.chosen()?;
-        Ok(Client::new(&url, token)?)
+        self.chosen()?.client()
     }
 
     /// Returns the server and the credentials.
@@ -88,6 +107,7 @@ impl Connection {
             context: set("MUSTER_CONTEXT"),
             token: set("MUSTER_TOKEN").map(Secret::new),
             token_file: set("MUSTER_TOKEN_FILE").map(PathBuf::from),
+            ca: set("MUSTER_CA").map(PathBuf::from),
         };
         self.choose(environment, &Config::load()?)
     }
@@ -130,7 +150,8 @@ impl Connection {
                 (None, None) => context.as_ref().map(Context::token).transpose()?.flatten(),
             },
         };
-        Ok(Chosen { url, token })
+        let ca = self.ca.clone().or(environment.ca);
+        Ok(Chosen { url, token, ca })
     }
 }
 
@@ -166,6 +187,7 @@ mod tests {
             server: server.map(str::to_owned),
             context: context.map(str::to_owned),
             token_file: None,
+            ca: None,
         };
         let chosen = connection.choose(environment, &config()).unwrap();
         (
@@ -229,6 +251,7 @@ mod tests {
             server: None,
             context: Some("no".into()),
             token_file: None,
+            ca: None,
         };
         assert!(
             connection

@@ -21,6 +21,11 @@ pub(crate) enum UserVerb {
         /// Name or id
         user: String,
     },
+    /// End the delay of a person's logins after failed ones
+    Unlock {
+        /// Name or id
+        user: String,
+    },
 }
 
 pub(super) async fn run(session: &Session, verb: UserVerb) -> anyhow::Result<()> {
@@ -42,6 +47,12 @@ pub(super) async fn run(session: &Session, verb: UserVerb) -> anyhow::Result<()>
             session
                 .output
                 .print_lines(&person, || vec![format!("{} may sign in", person.name)])
+        }
+        UserVerb::Unlock { user } => {
+            let person = session.client.act_on_user(&user, "unlock").await?;
+            session
+                .output
+                .print_lines(&person, || vec![format!("{} is unlocked", person.name)])
         }
     }
 }

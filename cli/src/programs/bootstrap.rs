@@ -1,68 +1,63 @@
-//! Creates the first administrator and the first token directly in the database. Access to the
-//! database replaces a permission of the API.
+//! Acts of an administrator on the server's host, directly on the database. Each act needs the
+//! master key, and is an event with the user and the host.
 
-use std::path::{Path, PathBuf};
-
-use anyhow::Context;
-use jiff::{SignedDuration, Timestamp};
-use muster_core::clock::Clock;
+use anyhow::Context as _;
+use jiff::SignedDuration;
 use muster_core::values::Secret;
 use muster_server::access::Armed;
 use muster_server::auth::break_glass;
+use muster_server::auth::seals::write;
 use muster_server::auth::{passwords, tokens};
 use muster_server::db;
 use muster_server::db::events::NewEvent;
-use muster_server::keys::{self, Create, Forget, Keys, MasterKey};
-use sqlx::PgPool;
+use muster_server::keys::{self, Forget};
+use serde_json::json;
 
-use super::migrate::Database;
+use super::host::{Act, Host, HostArgs, whoami};
+use super::row_seals;
 
 /// Lifetime of a token created here.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 90);
 
-/// The object to create.
+/// The act.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum AdminVerb {
     /// Create an API token with every permission, valid for 90 days, and print the token
     Token {
         #[command(flatten)]
-        database: Database,
+        host: HostArgs,
         /// Name of the token in events
         #[arg(long, default_value = "bootstrap")]
         name: String,
-        /// The server's master key. Without the key, the token is stored as a plain hash until its
-        /// first use
-        #[arg(long, env = "MUSTER_KEY_FILE")]
-        key_file: Option<PathBuf>,
     },
-    /// Protect tokens by a new key. A token changes to the new key on its next use. Requires the
-    /// database and the master key
+    /// Protect tokens by a new key. A token changes to the new key on its next use
     RotateTokenKey {
         #[command(flatten)]
-        database: Database,
-        /// The server's master key.
-        #[arg(
-            long,
-            env = "MUSTER_KEY_FILE",
-            default_value = "/etc/muster/master.key"
-        )]
-        key_file: PathBuf,
+        host: HostArgs,
         /// Refuse tokens unused since the last rotation
         #[arg(long)]
         forget: bool,
     },
-    /// Allow the local administrator to sign in for a limited time beside an identity provider.
-    /// Requires the database and the master key
+    /// Revoke the tokens stored as plain hashes by earlier versions and unused since, with every
+    /// token made with them
+    ForgetPlainTokens {
+        #[command(flatten)]
+        host: HostArgs,
+    },
+    /// Seal tokens, people, role bindings and sessions without a valid seal as they are, and end
+    /// the time in which such rows count. Read the printed names: each row gets its rights
+    SealRows {
+        #[command(flatten)]
+        host: HostArgs,
+        /// Let rows without a seal count for a time, such as `12h`, for a rolling upgrade that
+        /// takes longer; at most three days
+        #[arg(long = "open-for", value_parser = span)]
+        open_for: Option<SignedDuration>,
+    },
+    /// Allow the local administrator to sign in for a limited time beside an identity provider
     Arm {
         #[command(flatten)]
-        database: Database,
-        /// The server's master key.
-        #[arg(
-            long,
-            env = "MUSTER_KEY_FILE",
-            default_value = "/etc/muster/master.key"
-        )]
-        key_file: PathBuf,
+        host: HostArgs,
         /// Duration, such as `1h` or `30m`; at most twelve hours
         #[arg(long = "for", default_value = "1h", value_parser = span)]
         lasts: SignedDuration,
@@ -73,12 +68,12 @@ pub(crate) enum AdminVerb {
     /// End the local administrator's access early
     Disarm {
         #[command(flatten)]
-        database: Database,
+        host: HostArgs,
     },
     /// Set the password of a local administrator, read from standard input
     Password {
         #[command(flatten)]
-        database: Database,
+        host: HostArgs,
         /// Name of the user
         #[arg(long, default_value = "admin")]
         user: String,
@@ -88,48 +83,30 @@ pub(crate) enum AdminVerb {
 /// Executes the subcommand.
 ///
 /// # Errors
-/// When the database is unreachable or the name is taken.
-pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
+/// When the master key cannot be read, the database is unreachable or the name is taken.
+pub(crate) async fn run(verb: AdminVerb) -> anyhow::Result<()> {
     match verb {
-        AdminVerb::Token {
-            database,
-            name,
-            key_file,
-        } => {
-            let pool = database.connect().await?;
-            let keys = match key_file {
-                Some(file) => Some(
-                    Keys::load(
-                        MasterKey::load(&file, Create::Never)?,
-                        &pool,
-                        &Clock::System,
-                    )
-                    .await?,
-                ),
-                None => None,
-            };
-            let token = token(&pool, keys.as_ref(), &name, now).await?;
+        AdminVerb::Token { host, name } => {
+            let token = token(&host.open().await?, &name).await?;
             print_line!("{}", token.reveal());
-            crate::printing::ensure_read("the token")?;
+            crate::printing::ensure_read("the token")
         }
-        AdminVerb::RotateTokenKey {
-            database,
-            key_file,
-            forget,
-        } => {
+        AdminVerb::RotateTokenKey { host, forget } => {
             let forget = if forget { Forget::Yes } else { Forget::No };
-            rotate(&database.connect().await?, &key_file, forget).await?;
+            rotate(&host.open().await?, forget).await
+        }
+        AdminVerb::ForgetPlainTokens { host } => forget_plain_tokens(&host.open().await?).await,
+        AdminVerb::SealRows { host, open_for } => {
+            row_seals::seal(&host.open().await?, open_for).await
         }
         AdminVerb::Arm {
-            database,
-            key_file,
+            host,
             lasts,
             reason,
-        } => {
-            arm(&database.connect().await?, &key_file, lasts, reason.trim()).await?;
-        }
-        AdminVerb::Disarm { database } => disarm(&database.connect().await?).await?,
-        AdminVerb::Password { database, user } => {
+        } => arm(&host.open().await?, lasts, reason.trim()).await,
+        AdminVerb::Disarm { host } => disarm(&host.open().await?).await,
+        AdminVerb::Password { host, user } => {
+            let host = host.open().await?;
             let mut line = String::new();
             std::io::stdin()
                 .read_line(&mut line)
@@ -138,23 +115,16 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
                 line.trim().len() >= 12,
                 "a password has at least 12 characters"
             );
-            password(
-                &database.connect().await?,
-                &user,
-                Secret::new(line.trim()),
-                now,
-            )
-            .await?;
+            password(&host, &user, Secret::new(line.trim())).await?;
             print_line!("{user} can sign in");
+            Ok(())
         }
     }
-    Ok(())
 }
 
 /// Disarms the local administrator, by the database's clock.
-async fn disarm(pool: &PgPool) -> anyhow::Result<()> {
-    let mut tx = pool.begin().await?;
-    let now = db::monitoring::read_clock(&mut tx).await?;
+async fn disarm(host: &Host) -> anyhow::Result<()> {
+    let Act { mut tx, now } = host.begin().await?;
     let was = break_glass::disarm(&mut tx, &whoami()?, now).await?;
     tx.commit().await?;
     print_line!(
@@ -169,12 +139,7 @@ async fn disarm(pool: &PgPool) -> anyhow::Result<()> {
 }
 
 /// Arms the local administrator, by the database's clock.
-async fn arm(
-    pool: &PgPool,
-    key_file: &Path,
-    lasts: SignedDuration,
-    reason: &str,
-) -> anyhow::Result<()> {
+async fn arm(host: &Host, lasts: SignedDuration, reason: &str) -> anyhow::Result<()> {
     let fits = (1..=break_glass::REASON).contains(&reason.len());
     anyhow::ensure!(fits, "say why, in at most {} bytes", break_glass::REASON);
     anyhow::ensure!(
@@ -182,18 +147,14 @@ async fn arm(
         "for at most {:#}",
         break_glass::LONGEST
     );
-    let key = MasterKey::load(key_file, Create::Never)?;
-    // A seal made with a wrong key would be rejected by every server.
-    let keys = Keys::load(key, pool, &Clock::System).await?;
-    let mut tx = pool.begin().await?;
-    let now = db::monitoring::read_clock(&mut tx).await?;
+    let Act { mut tx, now } = host.begin().await?;
     let armed = Armed {
         armed_at: now,
         until: now + lasts,
         by: whoami()?,
         reason: reason.to_owned(),
     };
-    break_glass::arm(&mut tx, &keys.master, &armed).await?;
+    break_glass::arm(&mut tx, &host.keys.master, &armed).await?;
     tx.commit().await?;
     print_line!(
         "the local administrator may sign in until {:.0}",
@@ -203,38 +164,47 @@ async fn arm(
 }
 
 /// Switches to a new key for tokens.
-async fn rotate(pool: &PgPool, key_file: &Path, forget: Forget) -> anyhow::Result<()> {
-    let master = MasterKey::load(key_file, Create::Never)?;
-    let mut tx = pool.begin().await?;
-    let now = db::monitoring::read_clock(&mut tx).await?;
-    let forgotten = keys::rotate(&master, &mut tx, forget, now).await?;
+async fn rotate(host: &Host, forget: Forget) -> anyhow::Result<()> {
+    let Act { mut tx, now } = host.begin().await?;
+    let forgotten = keys::rotate(&host.keys.master, &mut tx, forget, now).await?;
     let summary = format!(
         "the token key is changed; {forgotten} tokens unused since the last rotation are refused"
     );
-    db::events::insert(
-        &mut tx,
-        NewEvent::new(now, whoami()?, "token.key_rotated", summary),
-    )
-    .await?;
+    let event = NewEvent::new(now, &*host.actor, "token.key_rotated", summary.clone());
+    db::events::insert(&mut tx, event).await?;
     tx.commit().await?;
-    print_line!(
-        "the token key is changed; {forgotten} tokens unused since the last rotation are refused"
-    );
+    print_line!("{summary}");
     Ok(())
 }
 
-/// `USER@HOST` of this shell, and the user before `sudo`.
-fn whoami() -> anyhow::Result<String> {
-    let user = nix::unistd::User::from_uid(nix::unistd::getuid())?
-        .map_or_else(|| nix::unistd::getuid().to_string(), |user| user.name);
-    let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
-    let before = std::env::var("SUDO_USER")
-        .ok()
-        .filter(|name| *name != user && name.len() <= 64);
-    Ok(before.map_or_else(
-        || format!("{user}@{host}"),
-        |before| format!("{user}@{host} (sudo by {before})"),
-    ))
+/// Revokes every token stored as a plain hash.
+async fn forget_plain_tokens(host: &Host) -> anyhow::Result<()> {
+    let Act { mut tx, now } = host.begin().await?;
+    let mut names = Vec::new();
+    loop {
+        let plain = db::unarmed::list_plain(&mut tx, now).await?;
+        if plain.is_empty() {
+            break;
+        }
+        for token in plain {
+            for ended in db::tokens::revoke(&mut tx, token.id, now).await? {
+                let summary = format!(
+                    "token {} revoked together with the plain hash of token {}",
+                    ended.name, token.name
+                );
+                let event = NewEvent::new(now, &*host.actor, "token.revoked", summary)
+                    .with(json!({ "token": ended.id }));
+                db::events::insert(&mut tx, event).await?;
+                names.push(ended.name);
+            }
+        }
+    }
+    tx.commit().await?;
+    match names.is_empty() {
+        true => print_line!("no valid token is stored as a plain hash"),
+        false => print_line!("revoked: {}", names.join(", ")),
+    }
+    Ok(())
 }
 
 fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
@@ -245,13 +215,9 @@ fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
 ///
 /// # Errors
 /// When the database is unreachable or the name is taken.
-pub(crate) async fn token(
-    pool: &PgPool,
-    keys: Option<&Keys>,
-    name: &str,
-    now: Timestamp,
-) -> anyhow::Result<Secret> {
-    let minted = tokens::mint(keys.map(|keys| &keys.tokens));
+pub(crate) async fn token(host: &Host, name: &str) -> anyhow::Result<Secret> {
+    let minted = tokens::mint(Some(&host.keys.tokens));
+    let Act { mut tx, now } = host.begin().await?;
     let token = db::tokens::NewToken {
         id: minted.id,
         name: name.to_owned(),
@@ -260,8 +226,11 @@ pub(crate) async fn token(
         created_at: now,
         expires_at: now + TOKEN_LASTS,
     };
-    let mut tx = pool.begin().await?;
     db::tokens::insert(&mut tx, &token).await?;
+    write::seal_token(&mut tx, &host.keys.master, token.id).await?;
+    let summary = format!("token {name} created with the role admin, on the host");
+    let event = NewEvent::new(now, &*host.actor, "token.created", summary);
+    db::events::insert(&mut tx, event.with(json!({ "token": token.id }))).await?;
     tx.commit().await?;
     Ok(minted.secret)
 }
@@ -270,21 +239,35 @@ pub(crate) async fn token(
 /// sessions.
 ///
 /// # Errors
-/// When the database is unreachable.
-pub(crate) async fn password(
-    pool: &PgPool,
-    user: &str,
-    password: Secret,
-    now: Timestamp,
-) -> anyhow::Result<()> {
+/// When the database is unreachable, or the row of the person has no valid seal.
+pub(crate) async fn password(host: &Host, user: &str, password: Secret) -> anyhow::Result<()> {
     let hash = passwords::hash(password).await?;
-    let mut tx = pool.begin().await?;
-    match db::users::find(&mut tx, user).await? {
-        Some(known) => db::users::set_password(&mut tx, known.id, &hash).await?,
-        None => {
-            db::users::insert(&mut tx, user, &hash, "admin", now).await?;
+    let Act { mut tx, now } = host.begin().await?;
+    let master = &host.keys.master;
+    let (id, summary) = match db::users::find(&mut tx, user).await? {
+        Some(known) => {
+            // Another role or group, written by hand, would become valid with the new seal.
+            anyhow::ensure!(
+                write::is_sealed(&mut tx, master, known.id).await?,
+                "the row of {user} has no valid seal: `muster doctor --only seals` lists such rows, and `muster admin seal-rows` seals them as they are"
+            );
+            db::users::set_password(&mut tx, known.id, &hash).await?;
+            db::sign_ins::end_delays(&mut tx, &known.id.to_string()).await?;
+            (
+                known.id,
+                format!("a new password of {user} was set on the host"),
+            )
         }
-    }
-    tx.commit().await?;
-    Ok(())
+        None => {
+            let id = db::users::insert(&mut tx, user, &hash, "admin", now).await?;
+            (
+                id,
+                format!("the local administrator {user} was created on the host"),
+            )
+        }
+    };
+    write::seal_user(&mut tx, master, id).await?;
+    let event = NewEvent::new(now, &*host.actor, "user.password_set", summary);
+    db::events::insert(&mut tx, event.with(json!({ "user": user }))).await?;
+    Ok(tx.commit().await?)
 }

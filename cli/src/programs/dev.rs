@@ -13,6 +13,7 @@ use muster_server::keys::{Create, MasterKey};
 use tokio_util::sync::CancellationToken;
 
 use super::agent::{Loaders, options};
+use super::host::Host;
 use super::migrate::Database;
 use super::postgres::Postgres;
 use super::server::{Serve, build, serve};
@@ -43,8 +44,12 @@ pub(crate) struct DevArgs {
 /// # Errors
 /// When a part cannot start.
 pub(crate) async fn run(args: DevArgs, cancel: CancellationToken) -> anyhow::Result<()> {
+    if !args.postgres_only {
+        args.serve.public.check_early(args.serve.listen)?;
+    }
     let dir = std::path::absolute(&args.serve.data_dir)?;
-    std::fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
+    make_private(&dir, nix::unistd::Uid::effective().is_root())
+        .with_context(|| format!("create {}", dir.display()))?;
     let mut postgres = Postgres::start(&dir.join("postgres")).await?;
     let url = postgres.url();
     let ran = tokio::select! {
@@ -53,6 +58,20 @@ pub(crate) async fn run(args: DevArgs, cancel: CancellationToken) -> anyhow::Res
     };
     postgres.stop().await;
     ran
+}
+
+/// Creates the data directory, closed for other users. As root, Postgres runs as another user and
+/// must pass through, so other users may enter and not list. An existing directory without the
+/// files of an earlier run keeps its mode, because the directory may have other uses.
+fn make_private(dir: &Path, is_root: bool) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let is_ours = !dir.exists() || dir.join("password").exists();
+    std::fs::create_dir_all(dir)?;
+    if !is_ours {
+        return Ok(());
+    }
+    let mode = if is_root { 0o711 } else { 0o700 };
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode))
 }
 
 /// Prints an address. The program goes on without a reader.
@@ -73,13 +92,13 @@ async fn run_on(
     muster_server::schema::migrate(&pool)
         .await
         .map_err(|error| anyhow::anyhow!("{}: {error}", muster_server::schema::explain(&error)))?;
-    let now = muster_core::clock::Clock::System.now();
     if !dir.join("password").exists() {
         let password = hex_of::<9>();
-        bootstrap::password(&pool, "admin", Secret::new(password.clone()), now).await?;
+        let master = MasterKey::load(&dir.join("master.key"), Create::WhenMissing)?;
+        let host = Host::open(pool.clone(), master).await?;
+        bootstrap::password(&host, "admin", Secret::new(password.clone())).await?;
         write_secret(&dir.join("password"), &password)?;
-        MasterKey::load(&dir.join("master.key"), Create::WhenMissing)?;
-        let token = bootstrap::token(&pool, None, &format!("dev-{}", hex_of::<4>()), now).await?;
+        let token = bootstrap::token(&host, &format!("dev-{}", hex_of::<4>())).await?;
         write_secret(&dir.join("token"), token.reveal())?;
     }
     if args.postgres_only {
@@ -88,7 +107,8 @@ async fn run_on(
         return Ok(());
     }
     announce(&format!(
-        "http://{} (user admin, password in {})",
+        "{}://{} (user admin, password in {})",
+        args.serve.public.scheme(),
         args.serve.listen,
         dir.join("password").display()
     ));
@@ -159,4 +179,33 @@ fn write_secret(path: &Path, secret: &str) -> anyhow::Result<()> {
         .open(path);
     file.and_then(|mut file| file.write_all(secret.as_bytes()))
         .with_context(|| format!("write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_data_directory_is_closed_and_another_directory_is_left() {
+        let root = tempfile::tempdir().unwrap();
+        let mode_of = |dir: &Path| std::fs::metadata(dir).unwrap().permissions().mode() & 0o7777;
+        let open = |dir: &Path| {
+            std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let dir = root.path().join("dev");
+        make_private(&dir, false).unwrap();
+        assert_eq!(mode_of(&dir), 0o700);
+
+        // Another directory, then the directory of an earlier version.
+        open(&dir);
+        make_private(&dir, false).unwrap();
+        assert_eq!(mode_of(&dir), 0o755);
+        std::fs::write(dir.join("password"), "secret").unwrap();
+        make_private(&dir, false).unwrap();
+        assert_eq!(mode_of(&dir), 0o700);
+        make_private(&dir, true).unwrap();
+        assert_eq!(mode_of(&dir), 0o711);
+    }
 }

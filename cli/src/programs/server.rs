@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 use muster_core::clock::Clock;
 use muster_server::app::App;
 use muster_server::http::agent::tls;
+use muster_server::http::limits::Rates;
 use muster_server::http::listener::files::{self, Shares};
 use muster_server::http::listener::{self, Door};
 use muster_server::keys::{Create, Keys, MasterKey};
@@ -66,6 +67,8 @@ pub(crate) struct Serve {
     #[arg(long, env = "MUSTER_WEBHOOK_CA", value_name = "FILE")]
     pub webhook_ca: Option<PathBuf>,
     #[command(flatten)]
+    pub public: super::public::PublicArgs,
+    #[command(flatten)]
     pub oidc: super::oidc::OidcArgs,
     /// Master key: 32 random bytes (`head -c 32 /dev/urandom`), mode 0600, the same on all
     /// replicas. Without the key no secret can be read.
@@ -85,6 +88,7 @@ pub(crate) struct Serve {
 /// # Errors
 /// When the replica cannot start. The message names the remedy.
 pub(crate) async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::Result<()> {
+    args.serve.public.check_early(args.serve.listen)?;
     let servers = args.database.servers()?;
     let pool = servers.connect(CONNECTIONS).await?;
     let app = build(&args.serve, pool.clone(), Create::Never).await?;
@@ -135,12 +139,16 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
         wake_engine: Arc::new(Notify::new()),
         wake_agents: Arc::new(Notify::new()),
         wake_sites: Arc::new(Notify::new()),
+        streams: muster_server::streams::Streams::default(),
         wake_readers: Arc::new(watch::channel(0).0),
     };
     // Checked before the first decision.
     muster_server::tasks::clock::follow(&app)
         .await
         .context("ask the database for the time")?;
+    muster_server::auth::seals::adopt::adopt_once(&app)
+        .await
+        .context("seal the rows of the version before")?;
     Ok(app)
 }
 
@@ -168,10 +176,12 @@ fn outbound(args: &Serve) -> anyhow::Result<Outbound> {
 /// When a listener cannot be opened.
 pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> anyhow::Result<()> {
     let shares = shares();
+    let certificate = args.public.certificate()?;
     let public = match take_passed()? {
         Some(passed) => passed,
         None => listen(args.listen, "--listen").await?,
     };
+    args.public.check(public.local_addr()?)?;
     let agents = listen(args.agent_listen, "--agent-listen").await?;
     tracing::info!(listen = %public.local_addr()?, agent_listen = %agents.local_addr()?, "serving");
     // Before the first reconcile pass, because the database may be an older copy.
@@ -179,16 +189,24 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     let acceptor =
         tls::acceptor(&app.keys.authority).context("certify this server for its agents")?;
     let mut tasks = JoinSet::new();
+    let door = match certificate {
+        Some(certificate) => {
+            let door = Door::People(certificate.acceptor()?);
+            tasks.spawn(certificate.follow(cancel.clone()));
+            door
+        }
+        None => Door::Plain,
+    };
     tasks.spawn(listener::serve(
         public,
-        Door::Plain,
-        muster_server::router::router(app.clone()),
+        door,
+        muster_server::router::behind(app.clone(), Rates::default(), args.public.front()),
         shares.public,
         cancel.clone(),
     ));
     tasks.spawn(listener::serve(
         agents,
-        Door::Tls(acceptor),
+        Door::Agents(acceptor),
         muster_server::http::agent::router(app.clone()),
         shares.agents,
         cancel.clone(),

@@ -69,6 +69,15 @@ fn a_port_in_use_is_named_with_the_option() {
 }
 
 #[test]
+fn plain_http_beyond_loopback_is_refused_with_both_options() {
+    let home = folder();
+    let said = dev(home.path(), &home.path().join("data"), "0.0.0.0:0").expect(1);
+    said.says("plain http on 0.0.0.0:0")
+        .says("--tls-cert FILE --tls-key FILE")
+        .says("--behind-tls-proxy");
+}
+
+#[test]
 fn a_passed_descriptor_other_than_a_socket_is_named_with_the_remedy() {
     let home = folder();
     let data = home.path().join("data");

@@ -192,6 +192,8 @@ impl Programs {
         let mut command = self.netns.command(&muster.display().to_string());
         let listen = format!("{GATEWAY}:{API_PORT}");
         let agents = format!("{GATEWAY}:{AGENT_PORT}");
+        // The API is plain HTTP inside the lab's own network.
+        command.env("MUSTER_BEHIND_TLS_PROXY", "true");
         match part {
             Part::Postgres => {
                 command

@@ -39,9 +39,6 @@ pub(super) fn refusal(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     if bench.plan.protected && may_write {
         return Some("the gate may write to a disk; the node is protected".to_owned());
     }
-    if bench.plan.in_use && !gate.effects.is_empty() {
-        return Some(IN_USE.to_owned());
-    }
     gate.needs.iter().find_map(|need| match need {
         Need::Drained if bench.plan.in_use => Some(IN_USE.to_owned()),
         Need::Drained => None,

@@ -7,6 +7,7 @@ use muster_api::tokens::Role;
 use serde_json::json;
 use sqlx::PgConnection;
 
+use super::seals::counts;
 use crate::access::Armed;
 use crate::app::App;
 use crate::db;
@@ -37,13 +38,15 @@ impl Armed {
     }
 }
 
-/// Arms the local administrator, and records the actor and the reason as an event.
+/// Arms the local administrator, and records the actor and the reason as an event. Failed logins
+/// before the arming delay no login.
 ///
 /// # Errors
 ///
 /// When the database fails.
 pub async fn arm(conn: &mut PgConnection, key: &MasterKey, armed: &Armed) -> Result<(), Error> {
     db::break_glass::set(conn, armed, &armed.seal(key)).await?;
+    db::sign_ins::end_delays_of_passwords(conn).await?;
     let summary = format!(
         "the local administrator is armed until {:.0}: {}",
         armed.until, armed.reason
@@ -92,13 +95,14 @@ pub async fn find(conn: &mut PgConnection, app: &App) -> Result<Option<Armed>, E
 }
 
 /// Returns whether a user may sign in and act now. With an identity provider, an administrator with
-/// a password is admitted only while armed. A disabled user is never admitted.
+/// a password is admitted only while armed. A disabled user is never admitted, nor a user without a
+/// valid seal.
 ///
 /// # Errors
 ///
 /// When the database fails.
 pub async fn admits(conn: &mut PgConnection, app: &App, user: &UserRow) -> Result<bool, Error> {
-    if user.disabled {
+    if user.disabled || !counts::user_counts(app, conn, user).await? {
         return Ok(false);
     }
     let bound = app.oidc.is_some() && user.password_hash.is_some() && user.role == Role::Admin;

@@ -6,13 +6,18 @@ pub mod access; // Access checks: verbs and scopes
 pub(crate) mod askers; // Present rights of the author of a stored request
 pub mod break_glass; // The local administrator, off until armed
 pub mod cross_site; // Rejects requests from other sites
+pub(crate) mod delays; // Delays of logins after failures
 pub(crate) mod kept; // Uses of verbs kept from the version before
 pub mod known; // Whether a request's credential is accepted
 pub mod login; // Logins by an identity provider
 pub mod needs; // Needs of routes
 pub mod passwords; // Argon2id
+pub(crate) mod raw; // Raw text of machines: consoles, logs, evidence
+pub mod seals; // Seals over tokens, people, role bindings and sessions
+pub mod second_door; // Administrators' tokens without a person, beside a provider
 pub mod sessions; // Sessions of browsers
 pub mod tokens; // Tokens of machines
+pub(crate) mod vouching; // The time after a sign-in by a provider
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
@@ -136,10 +141,14 @@ impl FromRequestParts<App> for Actor {
 /// [`Error::Unauthenticated`], [`Error::Forbidden`], [`Error::NotFound`] for an object hidden from
 /// the caller, or the database's.
 pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
-    let actor = authenticate(&parts.headers, app).await?;
-    if let Some(known) = parts.extensions.get::<Known>() {
+    let found = authenticate(&parts.headers, app).await;
+    // A person with an outdated login has shown the right secret.
+    if matches!(found, Ok(_) | Err(Error::NotAdmitted { .. }))
+        && let Some(known) = parts.extensions.get::<Known>()
+    {
         known.note();
     }
+    let actor = found?;
     let raw = RawPathParams::from_request_parts(parts, app).await;
     let missing = |_| Error::NotFound("What the path names".into());
     let parameters: Vec<(String, String)> = raw
@@ -150,6 +159,7 @@ pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
     let need = parts.extensions.get::<Need>();
     let need = need.ok_or_else(|| Error::Forbidden("This route admits no role.".into()))?;
     actor.need_for(app, need, &parameters).await?;
+    raw::note_route(app, &actor, need, &parameters).await?;
     note_objects(&parameters);
     Ok(actor)
 }
@@ -198,7 +208,7 @@ pub async fn authenticate(headers: &HeaderMap, app: &App) -> Result<Actor, Error
 pub async fn signed_in(app: &App, headers: &HeaderMap) -> Result<Option<Actor>, Error> {
     match sessions::authenticate(app, headers).await {
         Ok(actor) => Ok(Some(actor)),
-        Err(Error::Unauthenticated) => Ok(None),
+        Err(Error::Unauthenticated | Error::NotAdmitted { .. }) => Ok(None),
         Err(other) => Err(other),
     }
 }

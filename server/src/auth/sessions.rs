@@ -12,13 +12,15 @@ use muster_core::values::{Digest, Secret};
 use sqlx::PgConnection;
 
 use super::access::Holding;
-use super::passwords::Lane;
-use super::{Actor, break_glass, passwords};
+use super::delays::{self, Delay};
+use super::passwords::Caller;
+use super::seals::{counts, text};
+use super::{Actor, break_glass, passwords, vouching};
 use crate::access::Grant;
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
-use crate::db::users::UserRow;
+use crate::db::users::{NewSession, UserRow};
 use crate::error::Error;
 use crate::request_id;
 
@@ -27,87 +29,92 @@ const COOKIE: &str = "muster_session";
 const SEEN_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Life of a session: a working day.
 const LASTS: SignedDuration = SignedDuration::from_hours(12);
+/// Longest time between two uses of a session. Reloads of an open page are uses.
+const IDLE: SignedDuration = SignedDuration::from_hours(1);
+
+/// The reason of a failed login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    UnknownName,
+    WrongPassword,
+    /// Disabled by an administrator.
+    Disabled,
+    /// The row of the person has no valid seal.
+    NotSealed,
+    /// A local administrator beside an identity provider.
+    NotArmed,
+}
+
+impl Refusal {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownName => "unknown_name",
+            Self::WrongPassword => "wrong_password",
+            Self::Disabled => "disabled",
+            Self::NotSealed => "not_sealed",
+            Self::NotArmed => "not_armed",
+        }
+    }
+}
 
 /// Checks a password and opens a session. Returns the cookie, or `None` when the name or the
-/// password is wrong. The lane decides where the login waits for a turn.
+/// password is wrong. The caller's lane decides where the login waits for a turn.
 ///
 /// # Errors
 ///
-/// [`Error::TooMany`] when too many logins wait, or when the database fails.
+/// [`Error::TooMany`] when too many logins wait, or after too many failures of the account, or when
+/// the database fails.
 pub async fn sign_in(
     app: &App,
     headers: &HeaderMap,
     name: &str,
     password: Secret,
-    lane: Lane,
+    caller: impl Into<Caller>,
 ) -> Result<Option<Cookie<'static>>, Error> {
+    let Caller { lane, source } = caller.into();
     // The turn comes before the query, so a rejected login costs the database nothing.
     let turn = passwords::turn(lane).await?;
-    let user = db::users::find(&mut *app.pool.acquire().await?, name).await?;
+    let now = app.clock.now();
+    let mut conn = app.pool.acquire().await?;
+    let user = db::users::find(&mut conn, name).await?;
+    let account = delays::account_of(app, user.as_ref(), name);
+    let delay = Delay::find(&mut conn, account, &source).await?;
+    drop(conn);
+    delay.check(now)?;
     let hash = user.as_ref().and_then(|user| user.password_hash.clone());
     let right = passwords::verify(turn, password, hash).await?;
     let mut tx = app.pool.begin().await?;
-    let refused = match &user {
-        // People sometimes type a password into the name field. Only a hash is recorded, enough to
-        // recognize a repeated value.
-        None => Some(format!(
-            "unknown name, of hash {}",
-            app.keys.master.keyed_hash("sign_in", name.as_bytes())
-        )),
-        Some(user) if !right => Some(format!("wrong password of {}", user.name)),
-        Some(user) if user.disabled => {
-            Some(format!("{} is disabled by an administrator", user.name))
-        }
-        Some(user) if !break_glass::admits(&mut tx, app, user).await? => Some(format!(
-            "the local administrator {} is not armed",
-            user.name
-        )),
+    let refusal = match &user {
+        None => Some(Refusal::UnknownName),
+        Some(_) if !right => Some(Refusal::WrongPassword),
+        Some(user) if user.disabled => Some(Refusal::Disabled),
+        Some(user) if !counts::user_counts(app, &mut tx, user).await? => Some(Refusal::NotSealed),
+        Some(user) if !break_glass::admits(&mut tx, app, user).await? => Some(Refusal::NotArmed),
         Some(_) => None,
     };
-    let cookie = match (user, refused) {
+    let cookie = match (user, refusal) {
         (Some(user), None) => {
+            // The session locks the person before the delays, in the order of an unlock.
+            let cookie = open(&mut tx, app, headers, user.id).await?;
+            delay.succeed(&mut tx, &source, now).await?;
+            let actor = format!("user:{}", user.name);
             let summary = format!("{} signed in by password", user.name);
-            record_login(
-                &mut tx,
-                app,
-                headers,
-                &format!("user:{}", user.name),
-                "user.signed_in",
-                summary,
-            )
-            .await?;
-            Some(open(&mut tx, app, headers, user.id).await?)
+            let event = NewEvent::new(now, actor, "user.signed_in", summary);
+            db::events::insert(&mut tx, event.asked(request_id::of(headers))).await?;
+            Some(cookie)
         }
-        (_, why) => {
-            let summary = format!("a login failed: {}", why.unwrap_or_default());
-            record_login(
-                &mut tx,
-                app,
-                headers,
-                "anonymous",
-                "user.sign_in_failed",
-                summary,
-            )
-            .await?;
+        (user, refusal) => {
+            delay.fail(&mut tx, now).await?;
+            // People sometimes type a password into the name field, so an unknown name is never
+            // stored.
+            let known = user.map(|user| user.name).unwrap_or_default();
+            let reason = refusal.unwrap_or(Refusal::UnknownName).as_str();
+            db::sign_ins::add_failure(&mut tx, &source, &known, reason, now).await?;
             None
         }
     };
     tx.commit().await?;
     Ok(cookie)
-}
-
-/// Writes the event of a login.
-async fn record_login(
-    conn: &mut PgConnection,
-    app: &App,
-    headers: &HeaderMap,
-    actor: &str,
-    kind: &'static str,
-    summary: String,
-) -> Result<(), Error> {
-    let event = NewEvent::new(app.clock.now(), actor.to_owned(), kind, summary)
-        .asked(request_id::of(headers));
-    db::events::insert(conn, event).await
 }
 
 /// Opens a session for a person and deletes the browser's former session. A cookie from before the
@@ -126,8 +133,17 @@ pub async fn open(
         db::users::delete_session(&mut *conn, &hash_of(former.value())).await?;
     }
     let token = hex::encode(rand::random::<[u8; 32]>());
-    let now = app.clock.now();
-    db::users::insert_session(conn, &hash_of(&token), user, now, now + LASTS).await?;
+    let (hash, now) = (hash_of(&token), app.clock.now());
+    let seal = text::seal_session(&app.keys.master, &hash, user, now + LASTS);
+    let session = NewSession {
+        hash: &hash,
+        user,
+        created_at: now,
+        expires_at: now + LASTS,
+        seal: &seal,
+    };
+    db::users::insert_session(&mut *conn, session).await?;
+    db::vouching::set_session_use(conn, &hash, now).await?;
     Ok(cookie(token, headers))
 }
 
@@ -169,17 +185,25 @@ pub fn opened(headers: &HeaderMap) -> Option<String> {
 ///
 /// # Errors
 ///
-/// [`Error::Unauthenticated`], or the database's.
+/// [`Error::Unauthenticated`], [`Error::NotAdmitted`] for a person with an outdated login, or the
+/// database's.
 pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error> {
     let jar = CookieJar::from_headers(headers);
     let token = jar.get(COOKIE).ok_or(Error::Unauthenticated)?;
     let mut conn = app.pool.acquire().await?;
-    let user = db::users::find_by_session(&mut conn, &hash_of(token.value()), app.clock.now())
+    let hash = hash_of(token.value());
+    let session = db::users::find_by_session(&mut conn, &hash, app.clock.now())
         .await?
         .ok_or(Error::Unauthenticated)?;
+    if !counts::session_counts(app, &mut conn, &hash, &session).await? {
+        return Err(Error::Unauthenticated);
+    }
+    let user = session.user;
     if !break_glass::admits(&mut conn, app, &user).await? {
         return Err(Error::Unauthenticated);
     }
+    note_session_use(&mut conn, app, &hash_of(token.value())).await?;
+    vouching::need(&mut conn, app, &user).await?;
     let now = app.clock.now();
     if user
         .last_seen
@@ -187,7 +211,25 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
     {
         db::users::set_last_seen(&mut conn, user.id, now).await?;
     }
-    find_actor(&mut conn, &user).await
+    find_actor(app, &mut conn, &user).await
+}
+
+/// Rejects a session without a recent use, and records the present use at most once a minute.
+async fn note_session_use(
+    conn: &mut PgConnection,
+    app: &App,
+    hash: &[u8; 32],
+) -> Result<(), Error> {
+    let now = app.clock.now();
+    let used_at = db::vouching::find_session_use(&mut *conn, hash).await?;
+    let unused = now.duration_since(used_at.ok_or(Error::Unauthenticated)?);
+    if unused >= IDLE {
+        return Err(Error::Unauthenticated);
+    }
+    if unused >= SEEN_EVERY {
+        db::vouching::set_session_use(conn, hash, now).await?;
+    }
+    Ok(())
 }
 
 /// Returns the actor of a person, with the present rights. The caller checks whether the person is
@@ -196,10 +238,14 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
 /// # Errors
 ///
 /// When the database fails.
-pub(super) async fn find_actor(conn: &mut PgConnection, user: &UserRow) -> Result<Actor, Error> {
+pub(super) async fn find_actor(
+    app: &App,
+    conn: &mut PgConnection,
+    user: &UserRow,
+) -> Result<Actor, Error> {
     let role = user.role;
     let holding = Holding {
-        grants: grants(conn, Some(user)).await?,
+        grants: grants(app, conn, Some(user)).await?,
         owner: None,
     };
     let name = format!("user:{}", user.name);
@@ -222,13 +268,17 @@ pub(super) async fn find_actor(conn: &mut PgConnection, user: &UserRow) -> Resul
 /// # Errors
 ///
 /// When the database fails.
-pub async fn grants(conn: &mut PgConnection, user: Option<&UserRow>) -> Result<Vec<Grant>, Error> {
+pub async fn grants(
+    app: &App,
+    conn: &mut PgConnection,
+    user: Option<&UserRow>,
+) -> Result<Vec<Grant>, Error> {
     let Some(user) = user else {
         return Ok(Vec::new());
     };
     let groups = user.groups.iter().map(|group| format!("group:{group}"));
     let subjects: Vec<String> = groups.chain([format!("user:{}", user.name)]).collect();
-    let mut grants = db::access::list_bindings(conn, &subjects).await?;
+    let mut grants = counts::list_grants(app, conn, &subjects).await?;
     grants.push(Grant {
         role: user.role,
         scope: Scope::default(),

@@ -4,7 +4,8 @@
 //! Every function here returns an error when the database fails. A section `# Errors` names only
 //! the further errors of a function.
 
-pub mod access; // Sites, racks and pools of objects, and role bindings
+pub mod access; // Sites, racks and pools of objects
+pub mod access_changes; // Changes of rights
 pub mod acts; // Starts of once-only acts
 pub mod adoptions; // Machines under adoption
 pub mod agents; // Agents, and the data of their boot services
@@ -19,6 +20,7 @@ pub mod cautions; // A database older than other systems remember
 pub mod claims; // One node bound to one pool
 pub mod components; // Parts by serial, with their node and slot
 pub mod consoles; // Output of serial consoles
+pub mod dependents; // Nodes that depend on a declared object
 pub mod disruption; // Nodes out of service, and slots of the disruption budget
 pub mod drift; // Differences between a node and its stack
 pub mod due_rollouts; // Rollouts that start by themselves
@@ -30,6 +32,7 @@ pub mod firmware; // Firmware and BIOS reported by BMCs
 pub mod former_suites; // Suites stored before the rule of programs
 pub mod gates; // Runs of suites
 pub mod idempotency; // Stored answers by idempotency key
+pub mod job_logs; // Log lines of jobs, within a size
 pub mod jobs; // Units of work leased to agents
 pub mod kept; // Roles that keep the release verbs for one version
 pub mod keys; // Sealed keys and secrets
@@ -40,10 +43,12 @@ pub mod matches; // Machines found to be a declared node
 pub mod monitoring; // Node counts and scrape targets for monitoring
 pub mod monitors; // Monitors, with their last answers
 pub mod networks; // Input for rendering a node's network
+pub mod node_clocks; // Clocks of installed systems
 pub mod nodes; // Nodes as clients declare and read them
 pub mod objects; // Declared objects and the references between them
 pub mod observed; // Columns of a node, observed by jobs
 pub mod operations; // Requested operations and their progress
+pub mod outside; // Nodes with an address outside of declared networks
 pub mod pages; // Queries used by the console only
 pub mod pairs; // Runs of pairs
 pub mod permits; // The right to act
@@ -55,22 +60,29 @@ pub mod remains; // Facts of deleted nodes, for the next record of the same mach
 pub mod replacements; // Claims moving to another node
 pub mod replicas; // Claims made by pools
 pub mod revisions; // Documents that the nodes of a pool install
+pub mod role_bindings; // Role bindings and their seals
 pub mod rollout_comparisons; // Values of gates before and after the change of a node
 pub mod rollout_facts; // Nodes of rollouts with the facts of claims and lifecycles
 pub mod rollout_nodes; // Marks of the nodes of rollouts
 pub mod rollout_places; // Sites, racks and hardware profiles of nodes
 pub mod rollout_waits; // Nodes that wait for their jobs
 pub mod rollouts; // Rollouts: plan, state and policy
+pub mod row_seals; // Seals of the rows that decide rights
 pub mod scheduler; // Scheduler state of nodes without jobs
 pub mod scheduler_jobs; // Jobs on the nodes of clusters
 pub mod seals; // Seals that make the history provable
 pub mod seen; // The history within a read scope
+pub mod sign_ins; // Delays of logins, and failed logins of the present minute
 pub mod specs; // Specs and node data for a job's order
+pub mod ssh_certificates; // SSH user certificates of orders
 pub mod stays; // The steps of a node's stay in a state
+pub mod strangers; // Machines that discovered themselves, within bounds
 pub mod sweeps; // Nodes next in line for a sweep
 pub mod taken; // Owners of natural keys
 pub mod tokens; // API tokens of machines
+pub mod unarmed; // Administrators' tokens without a person, and plain hashes
 pub mod users; // People and their sessions
+pub mod vouching; // Latest sign-ins by a provider, and latest uses of sessions
 pub mod waivers; // Gates waived by a person
 pub mod webhooks; // Progress and deliveries of webhooks
 

@@ -19,6 +19,8 @@ pub mod disruption; // The disruption budget, and write-offs
 pub mod dry_run; // Plan of a request, without effect
 pub mod events; // The history, as pages and as a stream
 pub mod extract; // Extractors with uniform errors
+pub(crate) mod follower; // One open event stream
+pub mod front; // Clients behind trusted proxies, and their transport
 pub mod health; // Up, ready, metrics, scrape targets
 pub mod idempotency; // The `Idempotency-Key` header
 pub mod kinds; // The special rules of each declared kind

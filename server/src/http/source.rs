@@ -1,5 +1,6 @@
 //! The source of a connection or a request, as counted by the limits.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The host part of an IPv6 address.
@@ -20,6 +21,15 @@ impl Source {
     }
 }
 
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V4(address) => write!(f, "{address}"),
+            IpAddr::V6(network) => write!(f, "{network}/64"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,5 +41,7 @@ mod tests {
         assert_ne!(source("2001:db8:1:2::1"), source("2001:db8:1:3::1"));
         assert_eq!(source("::ffff:192.0.2.7"), source("192.0.2.7"));
         assert_ne!(source("192.0.2.7"), source("192.0.2.8"));
+        assert_eq!(source("2001:db8:1:2::1").to_string(), "2001:db8:1:2::/64");
+        assert_eq!(source("::ffff:192.0.2.7").to_string(), "192.0.2.7");
     }
 }

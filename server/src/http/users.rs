@@ -1,4 +1,4 @@
-//! Routes of people: lists, and disabling by an administrator.
+//! Routes of people: lists, and disabling and unlocking by an administrator.
 
 use axum::extract::State;
 use muster_api::problem::Problem;
@@ -18,7 +18,7 @@ use crate::http::extract::{Path, Query};
 use crate::http::paging::{self, CountedPage, ListQuery};
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
-use crate::intents::users::{disable, enable, object};
+use crate::intents::users::{disable, enable, object, unlock};
 
 /// The routes of people.
 pub fn router() -> OpenApiRouter<App> {
@@ -27,6 +27,7 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_user))
         .routes(routes!(disable_user))
         .routes(routes!(enable_user))
+        .routes(routes!(unlock_user))
 }
 
 /// Lists people with an earlier sign-in, and local administrators.
@@ -129,4 +130,25 @@ async fn enable_user(
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
     enable(&app, &actor, &key, idempotency).await
+}
+
+/// Ends the delay of a person's logins.
+///
+/// Failed logins delay the next login of the person by up to 15 minutes. The failures counted so
+/// far no longer delay a login.
+#[utoipa::path(post, path = "/v1/users/{user}/actions/unlock",
+    extensions(("x-muster-access" = json!({ "verb": "user.disable", "place": "fleet" })),
+        ("x-muster-links" = json!({ "self": ["get_user", {"user": "$response.body#/id"}] }))),
+    tag = "access",
+    params(("user", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, description = "The person, with logins unlocked", body = User),
+    (status = 404, description = "No such person", body = Problem, content_type = "application/problem+json"),
+))]
+async fn unlock_user(
+    State(app): State<App>,
+    actor: Actor,
+    Path(key): Path<String>,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
+    unlock(&app, &actor, &key, idempotency).await
 }

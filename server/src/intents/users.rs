@@ -1,11 +1,12 @@
-//! Disabling a person by an administrator, and enabling again.
+//! Disabling a person by an administrator, enabling again, and ending the delay of logins.
 
 use muster_api::users::User;
 use serde_json::json;
 use sqlx::PgConnection;
 
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::seals::write;
+use crate::auth::{Actor, delays};
 use crate::db;
 use crate::db::approvals::RequestedBy;
 use crate::db::users::PersonRow;
@@ -34,7 +35,11 @@ pub async fn disable(
             ));
         }
         let now = app.clock.now();
+        let was_sealed = write::is_sealed(conn, &app.keys.master, person.id).await?;
         if db::users::disable(conn, person.id, &actor.name, now).await? {
+            if was_sealed {
+                write::seal_user(conn, &app.keys.master, person.id).await?;
+            }
             let summary = format!("{} disabled {}", actor.name, person.name);
             let event = actor
                 .event(now, "user.disabled", None, summary)
@@ -61,12 +66,38 @@ pub async fn enable(
 ) -> Result<Answer, Error> {
     writing::once(app, actor, idempotency, &(), async |conn| {
         let person = find(conn, key).await?;
+        let was_sealed = write::is_sealed(conn, &app.keys.master, person.id).await?;
         if db::users::enable(conn, person.id).await? {
+            if was_sealed {
+                write::seal_user(conn, &app.keys.master, person.id).await?;
+            }
             let summary = format!("{} enabled {}", actor.name, person.name);
             let event = actor.event(app.clock.now(), "user.enabled", None, summary);
             db::events::insert(conn, event.with(json!({ "user": person.name }))).await?;
         }
         Answer::ok(&object(find(conn, key).await?)?).map(Effect::Done)
+    })
+    .await
+}
+
+/// Ends the delay of a person's logins after failures, for the API.
+///
+/// # Errors
+/// The errors of the route `unlock_user`.
+pub async fn unlock(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
+    writing::once(app, actor, idempotency, &(), async |conn| {
+        let person = find(conn, key).await?;
+        if delays::end(conn, person.id).await? {
+            let summary = format!("{} unlocked the logins of {}", actor.name, person.name);
+            let event = actor.event(app.clock.now(), "user.unlocked", None, summary);
+            db::events::insert(conn, event.with(json!({ "user": person.name }))).await?;
+        }
+        Answer::ok(&object(person)?).map(Effect::Done)
     })
     .await
 }

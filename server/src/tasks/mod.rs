@@ -1,7 +1,7 @@
 //! Background tasks of the server. Each task has bounded work per round and may run on every
 //! replica at once.
 
-pub mod certificates; // Warns about overdue agent certificates
+pub mod certificates; // Warns about overdue agent certificates, deletes ended SSH certificates
 pub mod clock; // Keeps the clock equal to the database's
 pub mod drift; // Checks nodes against stacks, once a day
 pub mod idempotency; // Deletes old answers
@@ -12,7 +12,10 @@ pub mod monitors; // Asks the monitors
 pub mod replicas; // Creates claims until each pool has its replicas
 mod revisions; // Adds revisions missed by servers of the version before
 pub mod rollouts; // Ticks of the open rollouts
+mod row_seals; // Seals rows written by servers of the version before
 pub mod seals; // Seals the history, and anchors the seals outside the database
+pub mod sign_ins; // Sums up the failed logins of each minute and source
+mod strangers; // Sums up minutes with many unknown machines
 pub mod sweeps; // Requests the pools' sweeps of nodes in service
 pub mod webhooks; // Sends events to webhooks
 
@@ -46,8 +49,14 @@ pub async fn run(app: App, cancel: CancellationToken) {
     tasks.spawn(running.instrument(span_of("rollouts")));
     let running = rollouts::run_estimates(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("rollout estimates")));
+    let running = row_seals::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("row seals")));
     let running = seals::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("seals")));
+    let running = strangers::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("strangers")));
+    let running = sign_ins::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("sign-ins")));
     let running = sweeps::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("sweeps")));
     let running = webhooks::run(app.clone(), cancel.clone());

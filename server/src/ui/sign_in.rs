@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::frame::{Frame, Visit};
 use crate::app::App;
 use crate::auth::login::{self, Answered};
-use crate::auth::passwords::Lane;
+use crate::auth::passwords::Caller;
 use crate::auth::{self, sessions};
 use crate::error::Error;
 use crate::http::extract::{Form, Query};
@@ -63,14 +63,14 @@ pub(super) struct Credentials {
 pub(super) async fn sign_in(
     State(app): State<App>,
     visit: Visit,
-    lane: Lane,
+    caller: Caller,
     headers: HeaderMap,
     jar: CookieJar,
     Form(given): Form<Credentials>,
 ) -> Result<Response, Error> {
     let next = keep_local_path(&given.next);
     Ok(
-        match sessions::sign_in(&app, &headers, given.name.trim(), given.password, lane).await? {
+        match sessions::sign_in(&app, &headers, given.name.trim(), given.password, caller).await? {
             Some(cookie) => (jar.add(cookie), Redirect::to(&next)).into_response(),
             None => {
                 let name = super::format::cut(&given.name, 64);

@@ -150,7 +150,14 @@ fn client(config: &Attributes) -> Result<Client, String> {
         }
         (None, None) => None,
     };
-    Client::new(&url, token).map_err(|error| error.to_string())
+    let client = match chosen("ca", "MUSTER_CA") {
+        Some(path) => {
+            let pem = std::fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
+            Client::trusting(&url, token, &pem)
+        }
+        None => Client::new(&url, token),
+    };
+    client.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) enum Reach {
 /// The roles with access to each operation of the API: `g` guest, `v` viewer, `u` automation, `o`
 /// operator, `r` release owner, `a` administrator. An operation missing here fails the test. Actions
 /// named in the path of a node are listed in [`ACTIONS`].
-pub(super) const EXPECTED: [(&str, Reach, &[&str]); 23] = [
+pub(super) const EXPECTED: [(&str, Reach, &[&str]); 24] = [
     ("vruoa", Reach::Fleet, &["list_waivers", "list_breakers"]),
     // A plan leaves the database unchanged.
     ("vruoa", Reach::Any, &["make_plan"]),
@@ -79,18 +79,15 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 23] = [
             "get_pool_disruption",
             "get_rollout",
             "list_node_components",
-            "get_node_console",
             "list_node_events",
             "get_node_drift",
             "get_node_facts",
             "list_node_gate_runs",
             "list_node_recoveries",
-            "get_node_rma",
             "get_node_timeline",
             "get_approval",
             "get_waiver",
             "get_operation",
-            "get_operation_log",
             "get_site",
             "get_rack",
             "get_subnet",
@@ -99,6 +96,12 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 23] = [
             "list_agents",
             "get_agent",
         ],
+    ),
+    // Raw text of machines may contain secrets.
+    (
+        "ruoa",
+        Reach::Object,
+        &["get_node_console", "get_node_rma", "get_operation_log"],
     ),
     (
         "uoa",
@@ -250,6 +253,7 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 23] = [
             "get_user",
             "disable_user",
             "enable_user",
+            "unlock_user",
         ],
     ),
     // The caller's own tokens. Tokens of other people are reported as missing without `token.read`
@@ -303,7 +307,7 @@ pub(super) const ACTIONS: [(&str, &[&str]); 3] = [
 
 /// The roles with access to each page and form. A route without roles is open to every caller: such
 /// routes begin or end a session, or serve assets.
-pub(super) const PAGES: [(&str, Reach, &[&str]); 11] = [
+pub(super) const PAGES: [(&str, Reach, &[&str]); 12] = [
     (
         "vruoa",
         Reach::Any,
@@ -326,12 +330,15 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 11] = [
         Reach::Object,
         &[
             "/nodes/{node}",
-            "/nodes/{node}/console",
             "/operations/{operation}",
-            "/jobs/{job}/log",
             "/pools/{pool}",
             "/rollouts/{rollout}",
         ],
+    ),
+    (
+        "ruoa",
+        Reach::Object,
+        &["/nodes/{node}/console", "/jobs/{job}/log"],
     ),
     ("vruoa", Reach::Fleet, &["/webhooks"]),
     (

@@ -267,6 +267,12 @@ fn of_access(token: &str) -> Vec<Write> {
             404,
         ),
         write(
+            "unlock_user",
+            "/v1/users/bob/actions/unlock",
+            json!({}),
+            404,
+        ),
+        write(
             "revoke_token",
             format!("/v1/tokens/{token}"),
             Value::Null,

@@ -471,7 +471,7 @@ async fn a_listener_that_stops_answers_requests_under_way() {
     let doors = [
         (Door::Plain, muster_server::router::router(app.clone())),
         (
-            Door::Tls(tls::acceptor(&app.keys.authority).unwrap()),
+            Door::Agents(tls::acceptor(&app.keys.authority).unwrap()),
             muster_server::http::agent::router(app.clone()),
         ),
     ];

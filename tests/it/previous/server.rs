@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The refusal of a server that finds an applied migration unknown to the server.
 const NEWER: &str = "was previously applied but is missing in the resolved migrations";
 /// Rows for tables left empty by the simulated fleet.
-const ROWS: [&str; 15] = [
+const ROWS: [&str; 22] = [
     "INSERT INTO sessions SELECT '\\x01', id, now(), now() + interval '1 day' FROM users LIMIT 1",
     "INSERT INTO cautions VALUES (gen_random_uuid(), 'an agent remembers more', now(), now(), 'ada', 'seen')",
     "INSERT INTO caution_witnesses SELECT c.id, gen_random_uuid(), s.id, NULL, NULL, true, now(), gen_random_uuid()
@@ -46,7 +46,14 @@ const ROWS: [&str; 15] = [
     "INSERT INTO remains VALUES (gen_random_uuid(), gen_random_uuid(), 'n9', now(), false, NULL, 3, false, NULL)",
     "INSERT INTO remains_identifiers SELECT id, 'serial', 'SN-0009' FROM remains",
     "INSERT INTO remains_heirs SELECT r.id, n.id, now() FROM remains r, nodes n WHERE n.name = 'n3'",
+    "INSERT INTO strangers SELECT id, site_id, now() FROM nodes WHERE name = 'n3'",
+    "INSERT INTO stranger_minutes (site_id, began_at) SELECT id, now() FROM objects WHERE kind = 'site' LIMIT 1",
+    "INSERT INTO row_seals VALUES (true, now(), now(), '\\x01') ON CONFLICT DO NOTHING",
+    "INSERT INTO sign_in_delays SELECT id::text, '', 3, now() FROM users LIMIT 1",
+    "INSERT INTO sign_in_failures VALUES (now(), '192.0.2.7', 'ada', 'wrong_password', 3)",
     "INSERT INTO former_suites SELECT id, spec FROM objects WHERE kind = 'suite' LIMIT 1",
+    "INSERT INTO node_clocks SELECT id, 'ssh-ed25519 AAAA', 0, now() FROM nodes WHERE name = 'n2'",
+    "INSERT INTO access_changes DEFAULT VALUES",
 ];
 
 /// A replica of the previous version.

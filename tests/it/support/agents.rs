@@ -87,7 +87,7 @@ impl Door {
         let url = format!("https://{}", socket.local_addr().unwrap());
         let serving = tokio::spawn(listener::serve(
             socket,
-            listener::Door::Tls(tls::acceptor(&app.keys.authority).unwrap()),
+            listener::Door::Agents(tls::acceptor(&app.keys.authority).unwrap()),
             routes,
             bounds,
             CancellationToken::new(),

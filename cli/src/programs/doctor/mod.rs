@@ -8,14 +8,18 @@ mod bmcs; // Reachability of BMCs
 mod clocks; // This clock against the database's and the server's, and NTP
 mod database; // Reachable, takes writes, new enough, durable, room for connections
 mod dhcp; // Another DHCP server on the provisioning network
+mod documents; // Documents stored wrongly by an earlier version
 mod files; // Data directories and key files: present and private
 mod loaders; // Boot loaders and muster-node
+mod machines; // Addresses that the agents do not serve
+mod networks; // Networks of BMCs and consoles
 mod ports; // Ports taken by other programs
 mod remains; // Deleted nodes with data on disks
 mod rights; // Capabilities of the agent
 mod roles; // Roles that lose rights with the next version
 mod room; // Free space on the disks
 mod schema; // Outstanding migrations
+mod seals; // Tokens, people and sessions without a valid seal
 mod server; // The server answers and accepts the token
 mod sockets; // Owners of ports
 mod suites; // Suites from before the rule of programs
@@ -170,7 +174,7 @@ type Check = (
 );
 
 /// All checks: name, role, function.
-const CHECKS: [Check; 18] = [
+const CHECKS: [Check; 22] = [
     ("ports", None, |host| Box::pin(async { ports::check(host) })),
     ("database", Some(Part::Server), |host| {
         Box::pin(database::check(host))
@@ -204,6 +208,12 @@ const CHECKS: [Check; 18] = [
     ("roles", Some(Part::Server), |host| {
         Box::pin(roles::check(host))
     }),
+    ("seals", Some(Part::Server), |host| {
+        Box::pin(seals::check(host))
+    }),
+    ("documents", Some(Part::Server), |host| {
+        Box::pin(documents::check(host))
+    }),
     ("agents", Some(Part::Server), |host| {
         Box::pin(agents::check(host))
     }),
@@ -212,6 +222,12 @@ const CHECKS: [Check; 18] = [
     }),
     ("suites", Some(Part::Server), |host| {
         Box::pin(suites::check(host))
+    }),
+    ("networks", Some(Part::Server), |host| {
+        Box::pin(networks::check(host))
+    }),
+    ("machines", Some(Part::Server), |host| {
+        Box::pin(machines::check(host))
     }),
 ];
 
@@ -239,7 +255,7 @@ pub(crate) async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<()>
         return Err(muster_api::client::ClientError::Usage(why).into());
     }
     let chosen = common.connection.chosen()?;
-    let client = Client::new(&chosen.url, chosen.token)?;
+    let client = chosen.client()?;
     let host = Host {
         args,
         url: chosen.url,

@@ -22,14 +22,17 @@ mod queue; // Turns at the hash
 const LONGEST: usize = 1024;
 /// Hashes running at once.
 const TURNS: usize = 2;
-/// Most logins waiting in one lane. A further login gets status 429.
-const WAITING: usize = 8;
+/// Most logins of strangers waiting at once. A further login gets status 429.
+const STRANGERS: usize = 8;
+/// Most logins waiting in each other lane: an office of 200 people behind one address.
+const KNOWN: usize = 200;
 /// Longest wait of a login. After a longer wait the login gets status 429.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// `Retry-After` of the 429 answer, in seconds. The waiting logins are answered within this time.
 const RETRY_S: f64 = 2.0;
 
-static QUEUE: LazyLock<Arc<Queue>> = LazyLock::new(|| Queue::new(TURNS, WAITING));
+static QUEUE: LazyLock<Arc<Queue>> =
+    LazyLock::new(|| Queue::new(TURNS, Lane::ALL.map(Lane::places)));
 
 /// The lane in which a login waits for a turn. Lanes are served in this order, and each lane has
 /// its own places, so strangers never fill the places of other lanes.
@@ -53,14 +56,39 @@ impl Lane {
             Self::Stranger => "stranger",
         }
     }
+
+    /// The number of places for waiting logins.
+    fn places(self) -> usize {
+        match self {
+            Self::Browser | Self::Source => KNOWN,
+            Self::Stranger => STRANGERS,
+        }
+    }
 }
 
-/// The lane assigned to the request by the rate limits.
-impl<S: Sync> FromRequestParts<S> for Lane {
+/// The caller of a login.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    pub lane: Lane,
+    /// The source of the request as text. Empty: unknown.
+    pub source: String,
+}
+
+impl From<Lane> for Caller {
+    fn from(lane: Lane) -> Self {
+        Self {
+            lane,
+            source: String::new(),
+        }
+    }
+}
+
+/// The caller found by the rate limits.
+impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(parts.extensions.get().copied().unwrap_or_default())
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
     }
 }
 

@@ -11,8 +11,8 @@ use super::Lane;
 #[derive(Debug)]
 pub(super) struct Queue {
     turns: usize,
-    /// Places of each lane.
-    waiting: usize,
+    /// Places of each lane, in the order of service.
+    waiting: [usize; 3],
     state: Mutex<State>,
 }
 
@@ -29,7 +29,7 @@ struct State {
 pub struct Turn(Arc<Queue>);
 
 impl Queue {
-    pub(super) fn new(turns: usize, waiting: usize) -> Arc<Self> {
+    pub(super) fn new(turns: usize, waiting: [usize; 3]) -> Arc<Self> {
         Arc::new(Self {
             turns,
             waiting,
@@ -45,10 +45,11 @@ impl Queue {
                 state.running += 1;
                 return Some(Turn(Arc::clone(self)));
             }
+            let places = self.waiting[lane as usize];
             let lane = &mut state.lanes[lane as usize];
             // A disconnected caller loses the place.
             lane.retain(|place| !place.is_closed());
-            if lane.len() >= self.waiting {
+            if lane.len() >= places {
                 return None;
             }
             let (place, turn) = oneshot::channel();
@@ -101,7 +102,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_lane_refuses_and_leaves_the_places_of_the_others() {
-        let queue = Queue::new(1, 2);
+        let queue = Queue::new(1, [2; 3]);
         let running = queue.turn(Lane::Stranger).await.unwrap();
         let mut strangers = [
             Box::pin(queue.turn(Lane::Stranger)),
@@ -136,7 +137,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_that_left_holds_neither_a_place_nor_a_turn() {
-        let queue = Queue::new(1, 1);
+        let queue = Queue::new(1, [1; 3]);
         let running = queue.turn(Lane::Stranger).await.unwrap();
         let mut left = Box::pin(queue.turn(Lane::Stranger));
         assert!(poll!(&mut left).is_pending());

@@ -22,8 +22,10 @@ const REPEATS: u32 = 10;
 pub(super) enum Who {
     /// The first 16 bytes of the hash of the credential, as sent by the client.
     Credential([u8; 16]),
-    /// A source of requests.
+    /// A source of requests. Its record says whether a credential was accepted from there.
     Address(Source),
+    /// A source with an accepted credential in the past.
+    Office(Source),
     /// A source probing whether the replica is up. Refusals at the same source do not count against
     /// the probe.
     Probe(Source),
@@ -93,6 +95,7 @@ impl Buckets {
         match who {
             Who::Credential(_) => self.rates.credential,
             Who::Address(_) | Who::Probe(_) => self.rates.address,
+            Who::Office(_) => self.rates.office,
         }
     }
 
@@ -146,8 +149,10 @@ impl Buckets {
 
     /// Records the acceptance of a credential, or of a credential from a source.
     pub(super) fn prove(&self, who: Who) {
-        let now = self.clock.now();
+        let (now, rate) = (self.clock.now(), self.rate(who));
         if let Some(bucket) = self.find(&mut self.lock(), who, now) {
+            // The source of an office pays from another bucket, and is remembered by this one.
+            (bucket.left, bucket.at) = (current_fill(*bucket, rate, now), now);
             bucket.record = Record::Proven;
         }
     }
@@ -222,6 +227,10 @@ mod tests {
             },
             address: Rate {
                 burst: 10.0,
+                per_s: 2.0,
+            },
+            office: Rate {
+                burst: 40.0,
                 per_s: 2.0,
             },
             refused: 5.0,

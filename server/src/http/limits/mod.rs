@@ -17,7 +17,7 @@ use muster_core::values::Digest;
 use self::buckets::{Buckets, Record, Who};
 use super::source::Source;
 use crate::auth::known::Known;
-use crate::auth::passwords::Lane;
+use crate::auth::passwords::{Caller, Lane};
 use crate::auth::sessions;
 use crate::error::Error;
 
@@ -38,9 +38,12 @@ pub struct Rate {
 pub struct Rates {
     /// By one credential: a token or a session.
     pub credential: Rate,
-    /// From one source: an IPv4 address or an IPv6 /64. Callers behind a proxy share the proxy's
-    /// address.
+    /// From one source without an accepted credential so far: an IPv4 address or an IPv6 /64.
+    /// Callers behind an untrusted proxy share the proxy's address.
     pub address: Rate,
+    /// From one source with an accepted credential in the past. Such a source may be an office of
+    /// 200 people, who all sign in at the same time.
+    pub office: Rate,
     /// The extra price of a request with a wrong credential or without any, and of a failed login.
     /// Unit: requests.
     pub refused: f64,
@@ -57,6 +60,10 @@ impl Default for Rates {
             },
             address: Rate {
                 burst: 10_000.0,
+                per_s: 2_000.0,
+            },
+            office: Rate {
+                burst: 30_000.0,
                 per_s: 2_000.0,
             },
             refused: 100.0,
@@ -108,10 +115,20 @@ impl Limits {
                 held,
             },
             None => Bill {
-                first: call.source.map(Who::Address),
+                first: call.source.map(|source| self.payer(source)),
                 second: call.credential,
                 held,
             },
+        }
+    }
+
+    /// Chooses the bucket of a source.
+    fn payer(&self, source: Source) -> Who {
+        let address = Who::Address(source);
+        if self.buckets.record(address).was_proven() {
+            Who::Office(source)
+        } else {
+            address
         }
     }
 
@@ -223,13 +240,18 @@ pub async fn limit_requests(
     let known = Known::default();
     request.extensions_mut().insert(known.clone());
     if call.purpose == Purpose::SignIn {
-        request.extensions_mut().insert(limits.lane(call));
+        request.extensions_mut().insert(Caller {
+            lane: limits.lane(call),
+            source: call
+                .source
+                .map_or_else(String::new, |source| source.to_string()),
+        });
     }
     let mut response = next.run(request).await;
     // A failed login writes an event, so a caller must not flood the history with failed logins.
     let is_refused = match response.status() {
         StatusCode::UNPROCESSABLE_ENTITY => call.purpose == Purpose::SignIn,
-        status => status == StatusCode::UNAUTHORIZED,
+        status => status == StatusCode::UNAUTHORIZED && !known.is_noted(),
     };
     limits.settle(bill, is_refused);
     let buckets = &limits.buckets;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::pace::Pace;
+use super::pace::{Answering, Pace};
 
 /// The body of a request. Reading fails when the peer sends no data for the `stall` time of the
 /// listener's bounds.
@@ -67,21 +67,15 @@ impl HttpBody for Received {
     }
 }
 
-/// The body of an answer. Idle time begins when the body is dropped.
+/// The body of an answer. The answer ends when the body is dropped.
 pub(super) struct Sent {
     body: Body,
-    pace: Arc<Pace>,
+    answering: Answering,
 }
 
 impl Sent {
-    pub(super) fn new(body: Body, pace: Arc<Pace>) -> Self {
-        Self { body, pace }
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        self.pace.end_answer();
+    pub(super) fn new(body: Body, answering: Answering) -> Self {
+        Self { body, answering }
     }
 }
 
@@ -93,7 +87,12 @@ impl HttpBody for Sent {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        self.answering.ask();
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(_))) = &frame {
+            self.answering.give();
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -2,6 +2,7 @@
 //! and time, because a peer is untrusted until a request shows a credential. Routes and permissions
 //! belong to the router.
 
+pub mod certificate; // The public certificate, reloaded when its files change
 pub mod files; // Limit of open files
 pub mod places; // Connections of each source, and eviction for newcomers
 
@@ -66,8 +67,11 @@ impl Bounds {
 pub enum Door {
     /// Plain HTTP. Requests carry the peer's address as `ConnectInfo<SocketAddr>`.
     Plain,
-    /// TLS. Requests carry the certificate as `ConnectInfo<Peer>`.
-    Tls(TlsAcceptor),
+    /// TLS for agents. Requests carry the certificate as `ConnectInfo<Peer>`.
+    Agents(TlsAcceptor),
+    /// TLS for people and programs, with HTTP/2 where the client offers it. Requests carry the
+    /// peer's address as `ConnectInfo<SocketAddr>`.
+    People(TlsAcceptor),
 }
 
 /// The state shared by the connections of one listener.

@@ -1,7 +1,8 @@
 //! The present wait of a connection, with its deadline. Idle time counts between requests only,
-//! never within an answer.
+//! never within an answer. An HTTP/2 connection has several answers at once.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
@@ -13,11 +14,26 @@ use super::places::Place;
 pub(super) struct Pace {
     place: Place,
     bounds: Bounds,
+    /// The protocol is HTTP/2.
+    multiplexed: bool,
     now: Mutex<Now>,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// An answer in progress, from the headers of the request to the end of the answer's body.
+#[derive(Debug)]
+pub(super) struct Answering {
+    pace: Arc<Pace>,
+    id: u64,
+}
+
+#[derive(Debug)]
 struct Now {
+    /// Answers in progress.
+    answers: usize,
+    /// The number of the latest answer.
+    last: u64,
+    /// Answers on an HTTP/2 connection that wait for room at the peer, with the start of the wait.
+    unread: BTreeMap<u64, Instant>,
     phase: Phase,
     /// The peer accepts no bytes of an answer. The server may still hold the end of an answer in
     /// the next phase.
@@ -37,11 +53,15 @@ enum Phase {
 
 impl Pace {
     /// Starts the timing of a connection, waiting for the first request.
-    pub(super) fn new(place: Place, bounds: Bounds) -> Self {
+    pub(super) fn new(place: Place, bounds: Bounds, multiplexed: bool) -> Self {
         Self {
             place,
             bounds,
+            multiplexed,
             now: Mutex::new(Now {
+                answers: 0,
+                last: 0,
+                unread: BTreeMap::new(),
                 phase: Phase::Head,
                 stuck: false,
                 since: Instant::now(),
@@ -51,17 +71,28 @@ impl Pace {
 
     /// The time at which the connection ends unless the peer acts; `None` while the server answers.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let Now {
-            phase,
-            stuck,
-            since,
-        } = *self.lock();
-        match phase {
-            _ if stuck => Some(since + self.bounds.stall),
+        let now = self.lock();
+        let since = now.since;
+        match now.phase {
+            _ if now.stuck => Some(since + self.bounds.stall),
             Phase::Head => Some(since + self.bounds.head),
             Phase::Idle => Some(since + self.bounds.idle),
-            Phase::Answer => None,
+            Phase::Answer => {
+                let longest = now.unread.values().min();
+                longest.map(|unread| *unread + self.bounds.stall)
+            }
         }
+    }
+
+    /// The time for the next look at the deadline without a deadline at present. The answers of an
+    /// HTTP/2 connection do not wake the connection at each wait.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        self.multiplexed.then(|| Instant::now() + self.bounds.stall)
+    }
+
+    /// Whether the protocol is HTTP/2.
+    pub(super) fn is_multiplexed(&self) -> bool {
+        self.multiplexed
     }
 
     pub(super) fn bounds(&self) -> Bounds {
@@ -71,21 +102,27 @@ impl Pace {
     /// Records received bytes.
     pub(super) fn read(&self) {
         let mut now = self.lock();
-        if now.phase == Phase::Idle {
+        // Frames of HTTP/2 other than requests also come between requests: a request then has the
+        // rest of the idle time for its headers.
+        if now.phase == Phase::Idle && !self.multiplexed {
             now.enter(Phase::Head);
         }
     }
 
     /// Records complete headers of a request: the server begins to answer.
-    pub(super) fn begin_answer(&self) {
-        self.lock().enter(Phase::Answer);
+    pub(super) fn begin_answer(self: &Arc<Self>) -> Answering {
+        let mut now = self.lock();
+        if now.answers == 0 {
+            now.enter(Phase::Answer);
+        }
+        now.answers += 1;
+        now.last += 1;
+        // Within the lock: the end of another answer must not mark the connection as waiting.
         self.place.work();
-    }
-
-    /// Records the end of an answer: its body was read completely, or dropped.
-    pub(super) fn end_answer(&self) {
-        self.lock().enter(Phase::Idle);
-        self.place.wait();
+        Answering {
+            pace: Arc::clone(self),
+            id: now.last,
+        }
     }
 
     /// Records a peer without room for more bytes.
@@ -126,10 +163,39 @@ impl Pace {
 
 impl Now {
     fn enter(&mut self, phase: Phase) {
-        *self = Self {
-            phase,
-            stuck: false,
-            since: Instant::now(),
-        };
+        self.phase = phase;
+        self.stuck = false;
+        self.since = Instant::now();
+    }
+}
+
+impl Answering {
+    /// Records a piece of the answer given to the connection. The next piece is asked for when the
+    /// peer has room.
+    pub(super) fn give(&self) {
+        if self.pace.multiplexed {
+            let mut now = self.pace.lock();
+            now.unread.insert(self.id, Instant::now());
+        }
+    }
+
+    /// Records a question of the connection for the next piece.
+    pub(super) fn ask(&self) {
+        if self.pace.multiplexed {
+            self.pace.lock().unread.remove(&self.id);
+        }
+    }
+}
+
+/// The end of an answer: its body was read completely, or dropped.
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let mut now = self.pace.lock();
+        now.unread.remove(&self.id);
+        now.answers = now.answers.saturating_sub(1);
+        if now.answers == 0 {
+            now.enter(Phase::Idle);
+            self.pace.place.wait();
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Armed boots: a node, an operation and a time window. While the handle exists, the node receives
-//! the live image once. After the drop of the handle the node boots from the local disk.
+//! the live image once. After the drop of the handle the node boots from the local disk. After a
+//! successful boot the machine stays known until its next start.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -14,6 +15,7 @@ use muster_core::wire::node::LiveReport;
 use tokio::sync::watch;
 use tracing::Span;
 
+use super::held::{Held, Machine};
 use super::pending::Pending;
 
 /// Maximum number of MAC addresses per boot, more than the NICs of any machine.
@@ -31,6 +33,7 @@ struct Table {
     boots: HashMap<u64, Boot>,
     by_mac: HashMap<Mac, u64>,
     pending: Pending,
+    held: Held,
 }
 
 #[derive(Debug)]
@@ -42,6 +45,8 @@ struct Boot {
     nonce: String,
     image: LiveImage,
     script_given: bool,
+    /// Latest address requested at the DHCP server of the site, by MAC of the boot, if heard.
+    requested: HashMap<Mac, Ipv4Addr>,
     report: watch::Sender<Option<Result<LiveReport, BootFault>>>,
     last_seen: watch::Sender<Option<Sighting>>,
 }
@@ -169,6 +174,7 @@ impl ArmedBoots {
         table.next += 1;
         table.by_mac.extend(spec.macs.iter().map(|mac| (*mac, id)));
         table.pending.remove(&spec.macs);
+        table.held.end_by_macs(&spec.macs);
         let image = LiveImage {
             address: spec.address,
             kernel: spec.kernel,
@@ -184,6 +190,7 @@ impl ArmedBoots {
                 nonce,
                 image,
                 script_given: false,
+                requested: HashMap::new(),
                 report,
                 last_seen,
             },
@@ -268,6 +275,49 @@ impl ArmedBoots {
         Ok(())
     }
 
+    /// Returns whether the machine with a MAC runs the live image of an earlier boot.
+    pub(crate) fn runs_live(&self, mac: Mac) -> bool {
+        let table = self.lock();
+        !table.by_mac.contains_key(&mac) && table.held.has(mac, Instant::now())
+    }
+
+    /// Ends the run of the live image on a node, before its next start.
+    pub(crate) fn end_live(&self, node: NodeId) {
+        self.lock().held.end(node);
+    }
+
+    /// Returns whether the script of an armed boot was given out.
+    pub(super) fn is_script_given(&self, mac: Mac) -> bool {
+        self.lock()
+            .of_mac(mac)
+            .is_some_and(|boot| boot.script_given)
+    }
+
+    /// Returns whether an address belongs to an armed boot or to a running live image.
+    pub(super) fn is_at(&self, address: Ipv4Addr) -> bool {
+        let table = self.lock();
+        let is_armed = table.boots.values().any(|boot| {
+            boot.image.address == address || boot.requested.values().any(|had| *had == address)
+        });
+        is_armed || table.held.is_at(address, Instant::now())
+    }
+
+    /// Records the address that an armed machine requested at the DHCP server of the site.
+    pub(super) fn heard_request(&self, mac: Mac, address: Ipv4Addr) {
+        if let Some(boot) = self.lock().of_mac(mac) {
+            boot.requested.insert(mac, address);
+        }
+    }
+
+    /// Returns whether an armed machine requested another address at the DHCP server of the site.
+    /// Each network interface of a machine requests its own address.
+    pub(super) fn is_elsewhere(&self, mac: Mac, from: Ipv4Addr) -> bool {
+        self.lock()
+            .of_mac(mac)
+            .and_then(|boot| boot.requested.get(&mac))
+            .is_some_and(|requested| *requested != from)
+    }
+
     /// Returns the required source address for the report with a nonce.
     pub(super) fn address_of_nonce(&self, nonce: &str) -> Option<Ipv4Addr> {
         let table = self.lock();
@@ -343,10 +393,30 @@ impl ArmedHandle {
     /// Restores a boot after a restart of the agent. The script and the report were used before, so
     /// a second use still fails the boot.
     pub fn resume(&self, report: LiveReport) {
+        self.spend_script();
         if let Some(boot) = self.boots.lock().boots.get_mut(&self.id) {
-            boot.script_given = true;
             boot.report
                 .send_if_modified(|state| state.is_none() && state.replace(Ok(report)).is_none());
+        }
+    }
+
+    /// Marks the script as given out, after a restart of the agent. The report may come again,
+    /// because the live image repeats a report without an answer.
+    pub fn spend_script(&self) {
+        if let Some(boot) = self.boots.lock().boots.get_mut(&self.id) {
+            boot.script_given = true;
+        }
+    }
+
+    /// Ends the boot with success. The machine runs the live image until its next start, and a
+    /// further fetch of the script is an alarm.
+    pub fn hold(self) {
+        let mut guard = self.boots.lock();
+        let table = &mut *guard;
+        if let Some(boot) = table.boots.get(&self.id) {
+            let now = Instant::now();
+            let machine = Machine::new(boot.macs.clone(), boot.image.address, now);
+            table.held.add(boot.node, machine, now);
         }
     }
 
@@ -380,119 +450,4 @@ impl Drop for ArmedHandle {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use muster_core::ids::PermitId;
-    use muster_core::values::Secret;
-    use muster_core::wire::bmc::Power;
-    use muster_core::wire::login::UserKey;
-
-    use super::*;
-
-    pub(crate) const NONCE: &str = "00112233445566778899aabbccddeeff";
-
-    pub(crate) fn spec(mac: Mac, address: Ipv4Addr) -> BootLive {
-        BootLive {
-            power: Power::Manual {
-                person: "ada".to_owned(),
-            },
-            permit: PermitId::new(),
-            macs: vec![mac],
-            address,
-            nonce: NONCE.to_owned(),
-            kernel: Digest::of(b"kernel"),
-            initrd: Digest::of(b"initrd"),
-            user_key: UserKey {
-                private_key: Secret::new(""),
-                certificate: String::new(),
-            },
-            expect_uuid: None,
-            expect_serial: None,
-        }
-    }
-
-    const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
-    const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 11);
-
-    fn report(mac: Mac) -> LiveReport {
-        LiveReport {
-            protocol: 1,
-            nonce: NONCE.to_owned(),
-            mac,
-            host_key: "ssh-ed25519 AAAA".to_owned(),
-        }
-    }
-
-    #[test]
-    fn dropping_the_handle_disarms() {
-        let boots = ArmedBoots::new();
-        let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
-        assert!(boots.find(MAC).is_some());
-        assert!(matches!(
-            boots.arm(NodeId::new(), &spec(MAC, HERE)),
-            Err(ArmError::Busy { .. })
-        ));
-        drop(handle);
-        assert_eq!(boots.find(MAC), None);
-        assert_eq!(boots.take_script(MAC, HERE), ScriptTurn::NotArmed);
-    }
-
-    #[tokio::test]
-    async fn a_report_arrives_once_and_a_second_one_fails_the_boot() {
-        let boots = ArmedBoots::new();
-        let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
-        assert_eq!(boots.take_report(report(MAC), HERE), Ok(()));
-        assert_eq!(handle.report().await, Ok(report(MAC)));
-        assert_eq!(
-            boots.take_report(report(MAC), HERE),
-            Err(ReportRefused::Second)
-        );
-        assert_eq!(handle.fault().await, BootFault::SecondReport { from: HERE });
-    }
-
-    #[tokio::test]
-    async fn a_boot_resumed_after_a_restart_has_used_up_its_script_and_report() {
-        let boots = ArmedBoots::new();
-        let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
-        handle.resume(report(MAC));
-        assert_eq!(handle.report().await, Ok(report(MAC)));
-        assert_eq!(boots.take_script(MAC, HERE), ScriptTurn::Spent);
-        assert_eq!(handle.fault().await, BootFault::SecondScript { from: HERE });
-    }
-
-    #[tokio::test]
-    async fn a_second_script_fails_the_boot_and_the_first_fault_stays() {
-        let boots = ArmedBoots::new();
-        let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
-        assert!(matches!(
-            boots.take_script(MAC, HERE),
-            ScriptTurn::Armed { .. }
-        ));
-        assert_eq!(boots.take_script(MAC, HERE), ScriptTurn::Spent);
-        assert_eq!(
-            boots.take_report(report(MAC), HERE),
-            Err(ReportRefused::Second)
-        );
-        assert_eq!(
-            handle.report().await,
-            Err(BootFault::SecondScript { from: HERE })
-        );
-    }
-
-    #[tokio::test]
-    async fn a_report_of_another_machine_fails_the_boot() {
-        let boots = ArmedBoots::new();
-        let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
-        let stranger = Mac([2; 6]);
-        assert_eq!(
-            boots.take_report(report(stranger), HERE),
-            Err(ReportRefused::WrongMachine)
-        );
-        assert_eq!(
-            handle.report().await,
-            Err(BootFault::WrongMachine {
-                from: HERE,
-                mac: stranger
-            })
-        );
-    }
-}
+pub(crate) mod tests;
