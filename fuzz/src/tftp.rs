@@ -1,9 +1,9 @@
-//! TFTP: packets of any shape, and a whole transfer over a wire that loses, repeats and mixes up.
+//! TFTP: packets of any shape, and a whole transfer over a wire that loses, repeats and reorders.
 
 use muster_agent::boot::tftp::transfer::{Event, Step, TRIES, Transfer};
 use muster_agent::boot::tftp::wire::{self, Packet};
 
-/// The first byte chooses: a packet, or the course of a transfer.
+/// The first byte selects a packet or a whole transfer.
 pub(crate) fn run(mut data: &[u8]) {
     match crate::steer(&mut data) % 2 {
         0 => packet(data),
@@ -21,7 +21,8 @@ fn packet(bytes: &[u8]) {
     }
 }
 
-/// A client that keeps what comes in order and acknowledges it; the input says what the wire does to each of its packets.
+/// A client that keeps and acknowledges blocks in order. The input names the fault of the wire for
+/// each packet.
 fn transfer(mut data: &[u8]) {
     let size = u64::from(crate::steer(&mut data)) * 67;
     let block_size = 8 + u16::from(crate::steer(&mut data)) * 4;
@@ -60,7 +61,8 @@ fn transfer(mut data: &[u8]) {
         let acknowledged = match crate::steer(&mut data) {
             0..=99 => Some(expected - 1),
             100..=129 => None,
-            // A late or invented acknowledgement; never one of what did not arrive, which nothing can tell from a true one.
+            // A late or invented acknowledgement, never of a missing block: a server cannot tell an
+            // acknowledgement of a missing block from a true acknowledgement.
             number => Some((expected - 1).saturating_sub(u64::from(number) - 130)),
         };
         unheard += 1;

@@ -1,4 +1,4 @@
-//! Agents that die, come back, are replaced, or go on talking after they were: what was begun goes on, and nothing is done twice.
+//! Agents that die, return, or are replaced. Started work continues, and no act is done twice.
 
 use jiff::SignedDuration;
 use muster_core::facts::Firmware;
@@ -32,7 +32,7 @@ async fn attempts(world: &World, name: &str) -> Vec<(String, i32, i32)> {
         .unwrap()
 }
 
-/// A life, there and back, under agents that die so.
+/// A whole life of a node under dying agents.
 async fn life_with(fuel: Fuel) -> World {
     let mut world = World::start(1).await;
     world.fuel = fuel;
@@ -104,7 +104,7 @@ async fn a_job_outlives_agents_that_each_live_one_step_longer() {
     );
 }
 
-/// What an agent is told of a BMC is what was declared, with the password that only the agent gets.
+/// The order has the declared BMC, with the password for the agent alone.
 #[tokio::test]
 async fn an_order_names_the_bmc_as_it_was_declared() {
     let declared = |path: &str, mut body: serde_json::Value| {
@@ -196,7 +196,7 @@ async fn a_successor_observes_a_committed_act_and_does_not_repeat_it() {
             .unwrap(),
         ActReply::Already(act.clone())
     );
-    // The one before is fenced, whatever it says.
+    // The former agent is fenced.
     assert_eq!(
         former.start_act(&job, "reset", "").await.unwrap_err(),
         stale("stale_epoch").unwrap_err()
@@ -220,7 +220,7 @@ async fn a_successor_observes_a_committed_act_and_does_not_repeat_it() {
         former.redeem(&job, spec.permit, None).await.unwrap_err(),
         stale("stale_epoch").unwrap_err()
     );
-    // The machine was never switched on: the boot is given up, and its next round may act anew.
+    // The machine was never switched on: the boot fails, and the next round may act again.
     world.agent.work(&again).await.unwrap();
     let next = world.until_leased("n1", "boot_live").await;
     assert!(next.acts.is_empty() && next.attempt > again.attempt);
@@ -287,7 +287,7 @@ async fn a_lease_that_runs_out_hands_the_job_on_and_keeps_the_late_outcome_out()
         "but what it said is"
     );
     second.work(&again).await.unwrap();
-    // Its own job again, with the number of the other's attempt: it is not the one who has it.
+    // A job of the former agent, with the attempt of the present agent: refused.
     assert_eq!(
         world.agent.report(job.id, 2, Outcome::Cancelled).await,
         stale("stale_attempt")
@@ -374,8 +374,9 @@ async fn a_second_hello_keeps_the_jobs_and_a_removal_loses_them() {
     world.check().await;
 }
 
-/// The holder is cut off in the middle of a write that its node goes on with; the one that stood by takes over once the lease and the longest
-/// call to a BMC are over, and not before. Whatever the former still says is refused, by the server and by the node.
+/// The holder is cut off in the middle of a write, and the node continues. The standby takes over
+/// after the lease and the longest call to a BMC, and not before. The server and the node refuse
+/// all reports of the former agent.
 #[tokio::test]
 async fn of_two_agents_one_acts_and_the_other_takes_over_when_it_is_not_heard() {
     let mut world = World::start(1).await;
@@ -402,7 +403,7 @@ async fn of_two_agents_one_acts_and_the_other_takes_over_when_it_is_not_heard() 
 
     world.advance(20);
     world.agent.renew(&job).await.unwrap();
-    // Two steps: the node has its plan and asks for its permit. Then the agent is cut off.
+    // The node has the plan and asks for the permit. Then the agent is cut off.
     world.agent.refuel(2);
     assert_eq!(world.agent.work(&job).await, Err(Stop::Dead));
     for (seconds, takes_over) in [(44, false), (2, false), (43, false), (3, true)] {
@@ -463,7 +464,7 @@ async fn of_two_agents_one_acts_and_the_other_takes_over_when_it_is_not_heard() 
     };
     assert_eq!(world.machine("n1", images), 1);
     world.check().await;
-    // Started again, it stands by.
+    // The restarted agent stands by.
     let mut again = former.clone();
     again.epoch = former.hello_again().await.unwrap().epoch;
     assert!(again.lease(5, 0).await.unwrap().is_empty());
@@ -475,7 +476,7 @@ async fn work_on_the_node_goes_on_without_its_agent_and_is_found_by_the_next() {
     world.settle().await;
     world.claim("n1").await.expect(201);
     let job = world.until_leased("n1", "write_image").await;
-    // Dead right after the node got its permit: renewal, run, challenge and answer, and no more.
+    // The agent dies after the node got the permit: renewal, run, challenge and answer only.
     world.agent.refuel(4);
     assert_eq!(world.agent.work(&job).await, Err(Stop::Dead));
     assert_eq!(
@@ -490,7 +491,7 @@ async fn work_on_the_node_goes_on_without_its_agent_and_is_found_by_the_next() {
     let again = world.until_leased("n1", "write_image").await;
     assert_eq!((again.id, again.attempt), (job.id, 2));
     world.agent.work(&again).await.unwrap();
-    // An agent that was taken for dead finds the node working for its successor.
+    // A returning agent finds the node at work for the successor.
     former.refuel(u32::MAX);
     assert!(
         matches!(former.work(&job).await, Err(Stop::Refused(409, code)) if code == "stale_epoch")
@@ -610,7 +611,8 @@ async fn a_second_fetch_of_a_boot_script_is_an_event_of_its_node() {
     assert_eq!(nodes["items"].as_array().unwrap().len(), 1, "{nodes}");
 }
 
-/// An outcome waits for the engine's turn without holding what the engine may want: neither ever waits for the other in a ring.
+/// An outcome waits for the engine's turn and holds no lock that the engine needs, so no deadlock
+/// follows.
 #[tokio::test]
 async fn an_outcome_takes_its_locks_in_the_order_of_the_engine() {
     let mut world = World::start(1).await;
@@ -647,7 +649,8 @@ async fn an_outcome_takes_its_locks_in_the_order_of_the_engine() {
     report.await.unwrap().unwrap();
 }
 
-/// However many nodes come at once: the list of all that the scheduler must know is asked for once, and no order carries it.
+/// For any number of nodes at once, the member list of a scheduler is read once, and no order
+/// carries the list.
 #[tokio::test]
 async fn one_list_serves_all_that_are_admitted_together() {
     let mut world = World::start(10).await;
@@ -683,7 +686,7 @@ async fn one_list_serves_all_that_are_admitted_together() {
         listed.revision,
         "another list was asked for"
     );
-    // Nobody is told of a cluster but who has its job now.
+    // An agent reads a cluster only with a job for the cluster.
     let over = world.agent.list_members(&admits[0]).await;
     assert_eq!(over, Err(Stop::Refused(409, "stale_attempt".into())));
 }

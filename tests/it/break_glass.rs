@@ -1,4 +1,5 @@
-//! The local administrator where an identity provider vouches for people: off until it is armed beside the database, with the key, for a time and a reason.
+//! The local administrator beside an identity provider: off until armed beside the database, with
+//! the key, for a time and a reason.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::support::server::{Caller, START, Server};
 
 const PASSWORD: &str = "correct horse battery";
 
-/// A server with local people, and a provider that nobody asks.
+/// A server with local people, and a provider without logins.
 async fn with_provider() -> Server {
     let settings = Settings {
         issuer: "https://id.example".into(),
@@ -47,7 +48,7 @@ async fn with_people(server: Server) -> Server {
     server
 }
 
-/// Signs in; the caller with the session, if there is one.
+/// Signs in. Returns the caller with the session, if any.
 async fn sign_in(server: &Server, name: &str, password: &str) -> Option<Caller> {
     let browser = server.nobody().header("sec-fetch-site", "same-origin");
     let form = format!("name={name}&password={}", password.replace(' ', "+"));
@@ -97,7 +98,7 @@ async fn the_local_administrator_is_refused_unless_armed() {
         sign_in(&server, "olga", PASSWORD).await.is_some(),
         "ordinary people of this server are as before"
     );
-    // Who can only write the database cannot arm.
+    // A writer of the database without the key cannot arm.
     arm(&server, &MasterKey::from_bytes(&[9; 32]), 1).await;
     assert!(sign_in(&server, "admin", PASSWORD).await.is_none());
     arm(&server, &server.app.keys.master, 1).await;

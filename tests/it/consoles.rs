@@ -1,4 +1,4 @@
-//! What nodes write on their consoles: declared, reported by agents, bounded, read.
+//! Consoles of nodes: declared, reported by agents, bounded, read.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::support::server::{Caller, START, Server};
 
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// An agent of the site, said hello.
+/// An agent of the site, after the hello.
 struct Agent {
     router: Router,
     token: String,
@@ -173,7 +173,7 @@ async fn a_console_is_declared_told_to_the_agent_reported_and_read() {
         400
     );
 
-    // A console that is no longer declared is no longer read.
+    // An undeclared console is not read any more.
     admin.put("/v1/nodes/n1", &fleet::node(1)).await.expect(200);
     assert_eq!(agent.call("site", &poll).await.1["consoles"], json!([]));
 }
@@ -223,7 +223,7 @@ async fn a_flood_costs_its_own_past_and_nobody_elses() {
             .unwrap();
         row
     };
-    // Large chunks, one of them larger than any: the bytes are bounded.
+    // Large chunks, with one above the limit: the bytes are bounded.
     for call in 0..4 {
         let text = "x".repeat(if call == 0 { 100_000 } else { 8 << 10 });
         let chunks: Vec<Value> = (0..50)
@@ -238,7 +238,7 @@ async fn a_flood_costs_its_own_past_and_nobody_elses() {
         bytes > 500 << 10 && rows <= 64,
         "{rows} rows, {bytes} bytes"
     );
-    // Tiny chunks: so are the rows.
+    // Tiny chunks: the rows are bounded.
     for call in 0..10 {
         let chunks: Vec<Value> = (0..1000)
             .map(|n| chunk(&flooding, 1000 + call * 1000 + n, "y"))
@@ -286,7 +286,7 @@ async fn what_a_machine_writes_arrives_at_the_reader() {
         "console": { "tcp": { "address": "127.0.0.1", "port": console.local_addr().unwrap().port() } },
     }});
     admin.put("/v1/nodes/n1", &node).await.expect(201);
-    // Whoever comes is written to: a port that was another test's a moment ago has callers that are not ours.
+    // Every caller gets the text: a port of a former test may still have callers.
     let machine = tokio::spawn(async move {
         let mut callers = Vec::new();
         loop {

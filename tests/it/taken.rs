@@ -1,4 +1,5 @@
-//! What a natural key names already: a refusal that says what that is, to who may see it, so that a client goes on with what is there.
+//! A natural key in use. The refusal names the holder to callers with a view of the holder, so a
+//! client can continue with the existing object.
 
 use muster_api::tokens::Role;
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use crate::support::fleet;
 use crate::support::server::{Caller, Server};
 
 const UUID: &str = "4c4c4544-0042-3510-8054-b7c04f4e3332";
-/// As it stands on no label, and as a message of the database could be misread by.
+/// A serial that is on no label. A parser of the database's message could cut the value.
 const SERIAL: &str = "S (1), )=( already exists.";
 
 fn console() -> Value {
@@ -32,7 +33,7 @@ async fn fleet_of_one() -> (Server, Caller, Value) {
     (server, admin, n1)
 }
 
-/// Another node that wants what `n1` has: the member, its value, the code of the refusal.
+/// Another node with a value of `n1`: the member, the value, the code of the refusal.
 fn wanted() -> [(&'static str, Value, &'static str); 6] {
     [
         ("/macs/0/mac", json!("52:54:00:00:00:01"), "mac_taken"),
@@ -135,7 +136,7 @@ async fn names_say_it_too_and_a_claim_by_its_node() {
         (&existing["kind"], &existing["name"], &existing["id"]),
         (&json!("token"), &json!("ci"), &made)
     );
-    // Of another person: that the name is taken, and nothing else.
+    // Another person learns only that the name is taken.
     let refused = server
         .caller(Role::Operator)
         .await

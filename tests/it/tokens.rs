@@ -1,4 +1,5 @@
-//! Tokens as the database has them: who has its rows and not the master key can tell nothing by them, and write none that counts.
+//! Tokens in the database. A reader of the rows without the master key learns no token, and a
+//! writer makes no valid one.
 
 use muster_api::tokens::Role;
 use muster_core::clock::Clock;
@@ -50,7 +51,7 @@ async fn a_dump_without_the_key_is_unreadable_and_cannot_be_forged() {
         Digest::of(secret.as_bytes()).0,
         "it is no hash that anybody could make"
     );
-    // What anybody can make of a token is not what its key makes, whichever key is named beside it.
+    // A plain hash of the secret needs no key, and is no valid MAC under the name of any key.
     sqlx::query("UPDATE tokens SET token_hash = $1 WHERE name = 'ci'")
         .bind(Digest::of(secret.as_bytes()).0)
         .execute(&server.app.pool)
@@ -139,7 +140,8 @@ async fn another_key_takes_over_while_servers_run_and_forgets_nobody_unasked() {
         rotated
     };
     assert_eq!(rotate(Forget::No).await.unwrap(), 0);
-    // A server that has not heard of it goes on with what it has, and learns of the new key from the first token that has it.
+    // A server without news of the rotation keeps the former key, and reads the new key with the
+    // first token under that key.
     ci.get("/v1/sites").await.expect(200);
     let second = Server::on(server.app.pool.clone(), server.app.clock.clone()).await;
     let there = second.with(ci.token.clone());
@@ -148,7 +150,7 @@ async fn another_key_takes_over_while_servers_run_and_forgets_nobody_unasked() {
     ci.get("/v1/sites").await.expect(200);
     admin.get("/v1/sites").await.expect(200);
 
-    // What was not used since would be refused by the next one: it is not done unasked.
+    // A second rotation would end tokens without a use since the first. The rotation is refused.
     let refused = rotate(Forget::No).await.unwrap_err().to_string();
     assert!(
         refused.contains("1 tokens were not used since the last rotation"),
@@ -347,7 +349,7 @@ async fn the_page_of_people_keeps_one_out_once_their_name_was_typed() {
     assert_eq!(refused.status, 403);
 }
 
-/// A token that `maker` makes; the secret's caller and its id.
+/// Makes a token by `maker`. Returns the caller with the secret, and the id.
 async fn made_by(
     server: &Server,
     maker: &Caller,
@@ -369,7 +371,7 @@ async fn what_a_token_made_ends_with_it() {
         .app
         .clock
         .advance(jiff::SignedDuration::from_mins(10));
-    // Nothing that it makes lasts longer than itself.
+    // A token ends at the latest with its maker.
     let longer = json!({ "name": "b", "role": "operator", "expires_in_s": 3001 });
     let refused = a.post("/v1/tokens", &longer).await.expect(422);
     assert_eq!(
@@ -396,7 +398,7 @@ async fn what_a_token_made_ends_with_it() {
     for (caller, status) in [(&a, 401), (&b, 401), (&c, 401), (&beside, 200)] {
         assert_eq!(caller.get("/v1/sites").await.status, status);
     }
-    // Each with an event, of the one who did it.
+    // One event for each act, with the author.
     let events = admin.get("/v1/events?limit=1000").await.expect(200).body;
     let ended: Vec<&str> = events["items"]
         .as_array()
@@ -437,7 +439,7 @@ async fn what_is_being_made_with_a_token_ends_with_it_too() {
     let admin = server.admin().await;
     let (_, maker) = made_by(&server, &admin, "maker", 3600).await;
     let (child, id) = made_by(&server, &admin, "child", 3600).await;
-    // A creation that has found its maker good and has not committed yet.
+    // A creation has found a valid maker, and is not yet committed.
     let mut making = server.app.pool.begin().await.unwrap();
     let now = server.app.clock.now();
     let parsed = maker.parse().unwrap();
@@ -511,7 +513,7 @@ async fn one_token_is_shown_to_its_own_and_to_who_may_see_all() {
         (Some("b"), Some(&*id)),
         "{shown}"
     );
-    // Anybody else is told what they are told of none.
+    // A caller without a view of the token gets the answer for a missing one.
     let stranger = server.caller(Role::Operator).await;
     let (theirs, none) = (
         stranger.get("/v1/tokens/b").await.expect(404),

@@ -1,11 +1,11 @@
-//! The way of a node that goes well: every state, every step, every word of its history.
+//! The life of a healthy node: states, steps and texts of the history.
 
 use muster_core::wire::job::JobSpec;
 
 use crate::simulated::World;
 use muster_lab::simulated::machine::Running;
 
-/// What happened since the last look, as one line per stay.
+/// The events since the last look, a line for each stay in a state.
 async fn chapters(world: &World, from: &mut usize) -> Vec<String> {
     let history = world.history("n1").await;
     let mut chapters: Vec<String> = Vec::new();
@@ -90,7 +90,7 @@ async fn a_whole_life_is_this_sequence_and_begins_again() {
     );
     world.check().await;
 
-    // Nothing of the first life is in the way of a second one.
+    // The first life leaves no obstacle for the second life.
     world.claim("n1").await.expect(201);
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
@@ -194,7 +194,7 @@ async fn orders_name_exactly_what_they_are_for() {
         world.machine("n1", |machine| machine.host_key())
     );
     world.agent.work(&job).await.unwrap();
-    // What the server hands out is stored nowhere: no key of a job, no password of a BMC.
+    // Orders are stored nowhere: no key of a job, no password of a BMC.
     let stored: String = sqlx::query_scalar("SELECT string_agg(j::text, ' ') FROM jobs j")
         .fetch_one(&world.server.app.pool)
         .await
@@ -210,7 +210,7 @@ async fn orders_name_exactly_what_they_are_for() {
         );
     }
     world.settle().await;
-    // The lists of members come from the profile, and a node on its way out is in nobody's.
+    // The members come from the profile. A node on the way out is in no list.
     world.claim("n2").await.expect(201);
     let admit = world.until_leased("n2", "admit").await;
     world.release("n1").await.expect(202);
@@ -255,7 +255,7 @@ async fn a_list_made_while_a_node_leaves_does_not_put_it_back() {
     world.settle().await;
     world.release("n1").await.expect(202);
     let remove = world.until_leased("n1", "remove").await;
-    // The other node's list is the newer one: it is written last, whichever is done first.
+    // The other node has the newer list, so this list is written last in either order.
     world.claim("n2").await.expect(201);
     let admit = world.until_leased("n2", "admit").await;
     let list = world.agent.list_members(&admit).await.unwrap();

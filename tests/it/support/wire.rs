@@ -1,5 +1,5 @@
-//! A wire that can be bad: connections and datagrams pass through it late, in part, one way only, twice, out of order, or not at all. It stands
-//! where the kernel has nothing for that.
+//! A wire with faults: late, partial, one-way, repeated, reordered and lost connections and
+//! datagrams. The kernel of the test machine has no such faults.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,22 +10,22 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixStream};
 use tokio::task::JoinSet;
 
-/// What becomes of what goes one way.
+/// The faults of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Way {
-    /// Each piece is late by this.
+    /// Delay of each piece.
     pub(crate) delay: Duration,
-    /// Nothing arrives; connections stay open.
+    /// No piece arrives; connections stay open.
     pub(crate) dead: bool,
-    /// Connections are cut after so many bytes.
+    /// Number of bytes before a connection is cut.
     pub(crate) cut_after: Option<u64>,
-    /// Of a hundred datagrams: lost, sent twice, sent after the one that follows.
+    /// Of a hundred datagrams: lost, sent twice, sent after the next datagram.
     pub(crate) lost: u32,
     pub(crate) twice: u32,
     pub(crate) late: u32,
 }
 
-/// Both ways, as they are now.
+/// The present faults of both directions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) there: Way,
@@ -34,24 +34,24 @@ pub(crate) struct Faults {
     pub(crate) closed: bool,
 }
 
-/// Where a wire ends.
+/// The far end of a wire.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// A wire, until it is dropped.
+/// A wire. The end of the value ends the wire.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    /// Where it begins.
+    /// The near end.
     pub(crate) address: SocketAddr,
     faults: Arc<Mutex<Faults>>,
     _tasks: JoinSet<()>,
 }
 
 impl Wire {
-    /// A good wire for connections.
+    /// A wire without faults for connections.
     pub(crate) async fn connections(end: End) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, faults) = (
@@ -67,7 +67,8 @@ impl Wire {
         }
     }
 
-    /// A good wire for datagrams: one client at a time, and a server that may answer from another port.
+    /// A wire without faults for datagrams, with a single client at a time. The server may answer
+    /// from another port.
     pub(crate) async fn datagrams(end: SocketAddr) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let (address, faults) = (
@@ -83,12 +84,12 @@ impl Wire {
         }
     }
 
-    /// Changes what becomes of everything from now on, on open connections too.
+    /// Changes the faults from now on, on open connections as well.
     pub(crate) fn set(&self, change: impl FnOnce(&mut Faults)) {
         change(&mut lock(&self.faults));
     }
 
-    /// A good wire again.
+    /// Removes all faults.
     pub(crate) fn heal(&self) {
         self.set(|faults| *faults = Faults::default());
     }
@@ -133,7 +134,7 @@ async fn connect(stream: TcpStream, end: End, faults: Arc<Mutex<Faults>>) {
     }
 }
 
-/// Until one way ends; then both are dropped.
+/// Copies until one direction ends, and drops both.
 async fn both(
     from: impl AsyncRead + Unpin,
     there: impl AsyncWrite + Unpin,
@@ -187,7 +188,7 @@ async fn relay(socket: UdpSocket, end: SocketAddr, faults: Arc<Mutex<Faults>>) {
     loop {
         tokio::select! {
             Ok((length, sender)) = socket.recv_from(&mut there) => {
-                // Another client, or the same one anew: it begins at the well-known port again.
+                // Another client, or a new transfer: to the well-known port.
                 if client.replace(sender) != Some(sender) {
                     server = end;
                 }
@@ -211,12 +212,12 @@ async fn relay(socket: UdpSocket, end: SocketAddr, faults: Arc<Mutex<Faults>>) {
     }
 }
 
-/// Falls the same way in every run.
+/// Dice with the same falls in every run.
 struct Dice(u64);
 
 impl Dice {
     fn falls(&mut self, of_hundred: u32) -> bool {
-        // Knuth's MMIX generator; its high bits are good enough for a wire.
+        // Knuth's MMIX generator. The high bits are random enough for a wire.
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -224,7 +225,7 @@ impl Dice {
         (self.0 >> 33) % 100 < u64::from(of_hundred)
     }
 
-    /// What is sent on of a datagram and of the one that was held back before it.
+    /// Returns the datagrams to send: the present one, and one held back before.
     fn pass(&mut self, way: Way, datagram: Vec<u8>, held: &mut Option<Vec<u8>>) -> Vec<Vec<u8>> {
         if way.dead || self.falls(way.lost) {
             return Vec::new();
