@@ -33,11 +33,15 @@ fn name_of(mac: Mac) -> String {
 
 /// The site's agent reports requests for addresses.
 async fn see(world: &World, macs: impl IntoIterator<Item = Mac>) {
+    report(world, Seen::Dhcp, macs).await;
+}
+
+async fn report(world: &World, what: Seen, macs: impl IntoIterator<Item = Mac>) {
     let at = world.server.app.clock.now();
     let sighting = |(number, mac): (usize, Mac)| Sighting {
         at,
         mac,
-        what: Seen::Dhcp,
+        what,
         uuid: None,
         serial: None,
         detail: format!("vendor {number}"),
@@ -170,6 +174,26 @@ async fn a_declared_node_has_boot_events_up_to_the_limit_of_a_minute() {
     world.advance(61);
     see(&world, [own]).await;
     assert_eq!(count(&world, boots).await, 61);
+}
+
+#[tokio::test]
+async fn boot_events_take_no_place_of_an_alarm_and_alarms_have_a_limit() {
+    let world = World::start(1).await;
+    let own = world.machine("n1", |machine| machine.mac);
+    see(&world, [own; 100]).await;
+    report(&world, Seen::RogueDhcp, [own]).await;
+    report(&world, Seen::FetchedTwice, [own; 9]).await;
+    let alarms =
+        "SELECT count(*) FROM events WHERE kind IN ('boot.fetched_twice', 'boot.rogue_dhcp')";
+    assert_eq!(count(&world, alarms).await, 5);
+    let fetched = "SELECT count(*) FROM events WHERE kind = 'boot.fetched_twice'";
+    assert_eq!(count(&world, fetched).await, 4);
+    // Alarms take no place of a boot either.
+    world.advance(61);
+    report(&world, Seen::FetchedTwice, [own; 9]).await;
+    see(&world, [own; 100]).await;
+    let boots = "SELECT count(*) FROM events WHERE kind = 'boot.dhcp'";
+    assert_eq!(count(&world, boots).await, 120);
 }
 
 #[tokio::test]

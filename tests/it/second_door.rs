@@ -122,3 +122,33 @@ async fn a_named_token_and_a_token_from_before_the_rule_count() {
     old.get("/v1/users").await.expect(200);
     assert_eq!(count(&server, "token.unarmed_used").await, 2);
 }
+
+#[tokio::test]
+async fn the_banner_parts_a_use_from_a_refusal_and_is_for_readers_of_tokens() {
+    let server = with_provider().await;
+    let kept = on_host(&server, "kept").await;
+    let viewer = server.caller(Role::Viewer).await;
+    let page = async |reader: &Caller| reader.get("/").await.expect(200).text;
+    let (refused, used) = ("was refused in the last day", "was used in the last day");
+    on_host(&server, "cron")
+        .await
+        .get("/v1/users")
+        .await
+        .expect(403);
+    let told = page(&kept).await;
+    assert!(told.contains(refused) && told.contains("cron"), "{told}");
+    assert!(!told.contains(used), "{told}");
+    // A later refusal hides no use.
+    let old = server.caller(Role::Admin).await;
+    old.get("/v1/users").await.expect(200);
+    server.app.clock.advance(SignedDuration::from_mins(1));
+    on_host(&server, "later")
+        .await
+        .get("/v1/users")
+        .await
+        .expect(403);
+    let told = page(&kept).await;
+    assert!(told.contains(used) && !told.contains(refused), "{told}");
+    let told = page(&viewer).await;
+    assert!(!told.contains("Token without a person"), "{told}");
+}

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_core::ids::JobId;
-use muster_core::out_of_band::{list_networks, may_connect};
+use muster_core::out_of_band::{find_special, list_networks, may_connect};
 use muster_core::wire::bmc::{BmcTarget, IpmiTarget};
 
 use super::error::BmcError;
@@ -63,6 +63,7 @@ impl Bmcs {
     ///
     /// # Errors
     /// [`BmcError::Outside`] when the address is outside of the networks in the order;
+    /// [`BmcError::Special`] when no network of a site may have the address;
     /// [`BmcError::Unreachable`] when the HTTP client cannot be built.
     pub fn open<'order>(
         &self,
@@ -75,9 +76,15 @@ impl Bmcs {
             Target::Ipmi(target) => ((target.address, target.port), &target.bmc_networks),
         };
         if !may_connect(networks, address.0) {
-            return Err(BmcError::Outside {
-                address: address.0,
-                networks: list_networks(networks),
+            return Err(match find_special(address.0.into()) {
+                Some(word) => BmcError::Special {
+                    address: address.0,
+                    word,
+                },
+                None => BmcError::Outside {
+                    address: address.0,
+                    networks: list_networks(networks),
+                },
             });
         }
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);

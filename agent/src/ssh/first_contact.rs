@@ -96,7 +96,7 @@ async fn connect(contact: FirstContact<'_>) -> Result<Met, SshError> {
         .map_err(|error| SshError::Lost(format!("its host key: {error}")))?;
     match log_in(&mut handle, contact).await? {
         answer if answer.success() => Ok(Met::Session {
-            session: Session::over(handle, asked),
+            session: Session::over(address, handle, asked),
             host_key,
         }),
         _ => Err(SshError::AuthRefused(address)),

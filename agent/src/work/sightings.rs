@@ -37,7 +37,7 @@ async fn tell(agent: &Agent, mut batch: Vec<Sighting>) {
     let mut backoff = Backoff::new(Duration::from_secs(15));
     while let Err(error) = agent.server.report_sightings(batch.clone()).await {
         agent.heed(&error);
-        if matches!(error, CallError::Refused { .. }) && use_former_kinds(&mut batch) {
+        if is_of_content(&error) && use_former_kinds(&mut batch) {
             continue;
         }
         if !error.retryable() {
@@ -46,6 +46,18 @@ async fn tell(agent: &Agent, mut batch: Vec<Sighting>) {
         }
         backoff.pause().await;
     }
+}
+
+/// Returns whether the server refuses the content of the call. Only such an answer may come from a
+/// server that does not know a word.
+fn is_of_content(error: &CallError) -> bool {
+    matches!(
+        error,
+        CallError::Refused {
+            status: 400 | 422,
+            ..
+        }
+    )
 }
 
 /// Replaces the kinds of sighting that a server of the previous version refuses. Returns whether
@@ -66,6 +78,26 @@ mod tests {
     use muster_core::values::Mac;
 
     use super::*;
+
+    #[test]
+    fn only_a_refusal_of_the_content_changes_the_kinds() {
+        let refused = |status| CallError::Refused {
+            status,
+            code: "refused".to_owned(),
+            detail: String::new(),
+        };
+        for (error, is_content) in [
+            (refused(400), true),
+            (refused(422), true),
+            (refused(401), false),
+            (refused(403), false),
+            (refused(409), false),
+            (CallError::StaleEpoch, false),
+            (CallError::Away(String::new()), false),
+        ] {
+            assert_eq!(is_of_content(&error), is_content, "{error}");
+        }
+    }
 
     #[test]
     fn a_refused_batch_is_written_in_the_former_kinds_once() {

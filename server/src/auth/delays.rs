@@ -77,10 +77,10 @@ impl Delay {
     /// Refuses a login before the end of the delay.
     ///
     /// # Errors
-    /// [`Error::TooMany`] with the remaining seconds.
+    /// [`Error::Delayed`] with the remaining seconds.
     pub(super) fn check(&self, now: Timestamp) -> Result<(), Error> {
         match self.until {
-            Some(until) if now < until => Err(Error::TooMany {
+            Some(until) if now < until => Err(Error::Delayed {
                 wait_s: until.duration_since(now).as_secs_f64(),
             }),
             Some(_) | None => Ok(()),

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::tokens::TokenRow;
+use crate::db::unarmed::UsedRow;
 use crate::error::Error;
 
 /// Returns whether a token counts beside the identity provider. Tokens of the version before count
@@ -47,12 +48,12 @@ pub(super) fn refuse(row: &TokenRow) -> Error {
     ))
 }
 
-/// Returns the name of such a token with a use or a refusal in the last day, for the banner.
+/// Returns such a token with a use or a refusal in the last day, for the banner.
 ///
 /// # Errors
 ///
 /// When the database fails.
-pub async fn find_used(conn: &mut PgConnection, app: &App) -> Result<Option<String>, Error> {
+pub async fn find_used(conn: &mut PgConnection, app: &App) -> Result<Option<UsedRow>, Error> {
     if app.oidc.is_none() {
         return Ok(None);
     }

@@ -140,17 +140,20 @@ pub async fn lock_by_macs(
     .await?)
 }
 
-/// Counts the events of a node's boots after a time. Only the latest 200 events are searched.
+/// Counts the events of a node's boots after a time: the alarms, or all others. Only the latest 200
+/// events are searched.
 pub async fn count_boot_events(
     conn: &mut PgConnection,
     node: NodeId,
+    alarms: bool,
     after: Timestamp,
 ) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM (SELECT kind, at FROM events WHERE node_id = $1 ORDER BY seq DESC LIMIT 200) latest
-           WHERE latest.kind LIKE 'boot.%' AND latest.at > $2"#,
+           WHERE latest.kind LIKE 'boot.%' AND (latest.kind IN ('boot.fetched_twice', 'boot.rogue_dhcp')) = $3 AND latest.at > $2"#,
         node as NodeId,
         after.to_sqlx() as _,
+        alarms,
     )
     .fetch_one(conn)
     .await?)

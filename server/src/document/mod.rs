@@ -6,6 +6,7 @@ mod mistake; // The error of a reader, as a code beside the sentence
 mod shape; // Comparison of the stored JSON with the checked value
 mod strict; // Structs are read only from objects
 
+use ipnet::IpNet;
 use muster_api::problem;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -86,14 +87,40 @@ pub fn spec_faults<T: Serialize + DeserializeOwned>(spec: &Value) -> Vec<problem
 ///
 /// 409 `unreadable` with the object's name and advice.
 pub fn stored<T: DeserializeOwned>(row: &ObjectRow) -> Result<T, Error> {
-    stored_spec(&row.spec).map_err(|why| {
-        let kind = row.kind.replace('_', " ");
-        let detail = format!(
-            "The spec of the {kind} {} cannot be read ({why}). Write the spec again with PUT.",
-            row.name
-        );
-        Error::conflict("unreadable", detail)
-    })
+    stored_spec(&row.spec).map_err(|why| unreadable(row, &why))
+}
+
+fn unreadable(row: &ObjectRow, why: &str) -> Error {
+    let kind = row.kind.replace('_', " ");
+    let detail = format!(
+        "The spec of the {kind} {} cannot be read ({why}). Write the spec again with PUT.",
+        row.name
+    );
+    Error::conflict("unreadable", detail)
+}
+
+/// Reads a list of networks from the spec of a stored object. An absent list has no network.
+///
+/// # Errors
+///
+/// 409 `unreadable` as for [`stored`]. The limits of an unreadable list are unknown, so the caller
+/// allows no address.
+pub fn networks_of(row: &ObjectRow, member: &str) -> Result<Vec<IpNet>, Error> {
+    stored_networks(&row.spec, member).map_err(|why| unreadable(row, &why))
+}
+
+/// Reads a list of networks from a stored spec. An absent list has no network.
+///
+/// # Errors
+///
+/// The reason, without any value of the spec. As for [`networks_of`], the caller allows no address.
+pub fn stored_networks(spec: &Value, member: &str) -> Result<Vec<IpNet>, String> {
+    match spec.get(member).filter(|list| !list.is_null()) {
+        Some(list) => {
+            serde_json::from_value(list.clone()).map_err(|_| format!("wrong at /spec/{member}"))
+        }
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Reads a stored spec.

@@ -217,7 +217,10 @@ impl Follower {
 }
 
 fn end_of(error: &Error) -> End {
-    if matches!(error, Error::Unauthenticated | Error::Forbidden(_)) {
+    if matches!(
+        error,
+        Error::Unauthenticated | Error::Forbidden(_) | Error::NotAdmitted { .. }
+    ) {
         return End::Rights;
     }
     tracing::info!(%error, "event stream ends");

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, header};
 use serde_json::{Value, json};
 
-use crate::error::{Error, is_full};
+use crate::error::{Error, is_full, whole_seconds};
 use crate::request_id;
 
 impl IntoResponse for Error {
@@ -62,10 +62,9 @@ impl Error {
                     format!("</v1/approvals/{id}>; rel=\"blocked-by\""),
                 )]
             }
-            Self::TooMany { wait_s } => vec![(
-                header::RETRY_AFTER,
-                format!("{:.0}", wait_s.ceil().max(1.0)),
-            )],
+            Self::TooMany { wait_s } | Self::Delayed { wait_s } => {
+                vec![(header::RETRY_AFTER, whole_seconds(*wait_s))]
+            }
             Self::Unavailable(error) if is_full(error) => vec![(header::RETRY_AFTER, "30".into())],
             Self::Unavailable(_) => vec![(header::RETRY_AFTER, "2".into())],
             Self::Contended(_) => vec![(header::RETRY_AFTER, "1".into())],

@@ -22,6 +22,15 @@ pub struct Streams {
 }
 
 impl Streams {
+    /// The streams of a replica with a number of connections. Half of the connections stay for
+    /// other requests, because a stream of HTTP/1.1 holds a connection.
+    pub fn within(connections: usize) -> Self {
+        Self {
+            places: Places::of(connections / 2),
+            hub: Hub::default(),
+        }
+    }
+
     /// Takes a place for a stream of the callers: a person, and the token of the request. The place
     /// is free again when the value is dropped.
     ///

@@ -7,12 +7,19 @@ use crate::error::Error;
 
 /// The largest number of open streams of a person, or of a token.
 pub const MOST_OF_CALLER: usize = 16;
-/// The largest number of open streams of a replica.
+/// The largest number of open streams of a replica with enough connections.
 pub const MOST_OF_REPLICA: usize = 2_500;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Places {
+    most: usize,
     open: Arc<Mutex<Open>>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self::of(MOST_OF_REPLICA)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -22,6 +29,14 @@ struct Open {
 }
 
 impl Places {
+    /// Places for a number of streams, [`MOST_OF_REPLICA`] at most.
+    pub(super) fn of(most: usize) -> Self {
+        Self {
+            most: most.clamp(1, MOST_OF_REPLICA),
+            open: Arc::default(),
+        }
+    }
+
     pub(super) fn take(&self, callers: &[String]) -> Result<Place, Error> {
         let mut open = lock(&self.open);
         let is_full = |caller: &String| {
@@ -33,7 +48,7 @@ impl Places {
                 most: MOST_OF_CALLER,
             });
         }
-        if open.total >= MOST_OF_REPLICA {
+        if open.total >= self.most {
             return Err(Error::StreamsFull);
         }
         for caller in callers {

@@ -228,6 +228,7 @@ impl Hub {
         for (group, known) in &running.groups {
             let rows = found.get(group).cloned().unwrap_or_default();
             if !rows.is_empty() {
+                metrics::counter!("muster_stream_published_total").increment(1);
                 // Without a receiver, the next read forgets the view.
                 known.batches.send(Arc::new(Batch { rows })).ok();
             }

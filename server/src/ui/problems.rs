@@ -185,6 +185,10 @@ fn describe_status(status: StatusCode, code: &str) -> (&'static str, &'static st
             "Open the page again and decide on the present state.",
         ),
         (413, _) => ("Too large", "Shorten the text of the form."),
+        (429, "login_delayed") => (
+            "This account is delayed",
+            "The password was not checked. Sign in again after the wait above, or from an address with an earlier login of yours.",
+        ),
         (429, _) => (
             "Too many requests",
             "Wait a few seconds and send the request again. No object was changed.",

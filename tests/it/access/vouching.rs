@@ -10,6 +10,7 @@ use muster_server::oidc::VOUCHES_FOR;
 use reqwest::header::HeaderMap;
 use serde_json::json;
 
+use crate::streams::{client, read_rest, read_until};
 use crate::support::server::{Caller, Server};
 
 /// Signs in a person as the provider's callback does. Returns the person's browser.
@@ -83,10 +84,66 @@ async fn a_person_who_left_loses_tokens_and_sessions_until_the_next_login() {
     let browser = sign_in(&server, "ada").await;
     browser.get("/v1/sites").await.expect(200);
     token.get("/v1/sites").await.expect(200);
-    // A person of an older version: the latest login is not known, and counts from the upgrade.
-    let forget = "UPDATE users SET vouched_at = DEFAULT";
-    sqlx::query(forget).execute(&server.app.pool).await.unwrap();
+}
+
+/// The latest login of a person of an older version is not known, and counts from the upgrade.
+#[tokio::test]
+async fn a_person_stored_before_the_upgrade_signed_in_at_the_upgrade() {
+    let server = Server::start().await;
+    let token = make_token(&server, &sign_in(&server, "ada").await).await;
+    let default: String = sqlx::query_scalar(
+        "SELECT column_default FROM information_schema.columns WHERE table_name = 'users' AND column_name = 'vouched_at'",
+    )
+    .fetch_one(&server.app.pool)
+    .await
+    .unwrap();
+    assert_eq!(default, "now()");
+    server.app.clock.advance(VOUCHES_FOR);
+    let refused = token.get("/v1/sites").await;
+    assert_eq!(refused.problem(), (401, "sign_in_again", ""));
+    let upgraded = server.app.clock.now().to_string();
+    set_vouched_at(&server, &upgraded).await;
     token.get("/v1/sites").await.expect(200);
+}
+
+async fn set_vouched_at(server: &Server, at: &str) {
+    sqlx::query("UPDATE users SET vouched_at = $1::text::timestamptz")
+        .bind(at)
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
+}
+
+/// A stream by the cookie of a session. A change of other rights makes the stream check its own.
+#[tokio::test]
+async fn a_stream_ends_with_the_vouching_and_names_the_reason() {
+    let server = Server::start().await;
+    let url = server.listen().await;
+    let admin = server.admin().await;
+    let browser = sign_in(&server, "ada").await;
+    let mut stream = client()
+        .get(format!("{url}/v1/events?after=0"))
+        .header("cookie", &browser.headers["cookie"])
+        .header("accept", "text/event-stream")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(stream.status(), 200);
+    let bind = async |name: &str| {
+        let spec = json!({ "spec": { "subject": "group:infra", "role": "viewer" } });
+        let path = format!("/v1/role_bindings/{name}");
+        admin.put(&path, &spec).await.expect(201);
+    };
+    bind("first").await;
+    read_until(&mut stream, "first").await;
+    let past = (server.app.clock.now() - VOUCHES_FOR).to_string();
+    set_vouched_at(&server, &past).await;
+    bind("second").await;
+    let rest = read_rest(&mut stream).await;
+    assert!(
+        rest.contains("closed: the credential or its rights have changed"),
+        "{rest}"
+    );
 }
 
 #[tokio::test]
@@ -95,11 +152,7 @@ async fn a_session_is_refused_when_the_provider_vouches_no_longer() {
     let browser = sign_in(&server, "ada").await;
     browser.get("/v1/sites").await.expect(200);
     let past = (server.app.clock.now() - VOUCHES_FOR).to_string();
-    sqlx::query("UPDATE users SET vouched_at = $1::text::timestamptz")
-        .bind(past)
-        .execute(&server.app.pool)
-        .await
-        .unwrap();
+    set_vouched_at(&server, &past).await;
     let refused = browser.get("/v1/sites").await;
     assert_eq!(refused.problem(), (401, "sign_in_again", ""));
     let reader = browser.header("accept", "text/html");

@@ -326,11 +326,19 @@ async fn a_password_goes_to_a_bmc_inside_of_the_networks_only() {
     inside.observe().await.unwrap();
     let calls = fake.state().calls;
     assert!(calls > 0);
-    for networks in [vec!["10.78.0.0/24".parse().unwrap()], Vec::new()] {
+    let network = || vec!["10.78.0.0/24".parse().unwrap()];
+    let own = "127.0.0.1 is no address of a BMC (loopback)";
+    for (networks, address, told) in [
+        (network(), "127.0.0.1", own),
+        (Vec::new(), "127.0.0.1", own),
+        (network(), "10.79.0.1", "(10.78.0.0/24)"),
+    ] {
         let mut outside = fake.target.clone();
         outside.bmc_networks = networks;
+        outside.address = address.parse().unwrap();
         let error = quick().open(&outside, JOB).unwrap_err();
         assert_eq!(error.code(), FailureCode::BmcOutside, "{error}");
+        assert!(error.to_string().contains(told), "{error}");
         assert!(!error.retryable());
     }
     assert_eq!(fake.state().calls, calls, "nothing was sent");

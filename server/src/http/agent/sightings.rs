@@ -58,7 +58,7 @@ async fn record_sighting(
         }
         None => return Ok(()),
     };
-    if !strangers::allow_event(conn, minute, node, now).await? {
+    if !strangers::allow_event(conn, minute, node, sighting.what, now).await? {
         return Ok(());
     }
     let (kind, told) = match sighting.what {

@@ -23,7 +23,6 @@ use crate::db;
 use crate::document;
 use crate::error::Error;
 use crate::http::extract::Json;
-use crate::intents::nodes::networks::read_networks;
 
 const MAX_WAIT_S: u64 = 50;
 const LOOK: Duration = Duration::from_secs(2);
@@ -44,12 +43,12 @@ pub(super) async fn poll(
         if request.have.as_ref() != Some(&config.revision)
             || tokio::time::Instant::now() >= deadline
         {
-            for LeftOut { subnet, why } in left_out {
+            for LeftOut { part, why } in left_out {
                 tracing::warn!(
                     site = agent.site_name,
-                    subnet,
+                    part,
                     why,
-                    "the agents of the site get no configuration of the subnet; write its spec again"
+                    "the agents of the site get no configuration of this part; write the spec again"
                 );
             }
             return Ok(Json(config));
@@ -86,15 +85,15 @@ struct Range {
     last: Ipv4Addr,
 }
 
-/// A site's configuration, and the subnets with an unreadable stored spec.
+/// A site's configuration, and the parts with an unreadable stored spec.
 struct Loaded {
     config: SiteConfig,
     left_out: Vec<LeftOut>,
 }
 
-/// A subnet left out of the configuration until its spec is written again.
+/// A part left out of the configuration until its spec is written again: a subnet, or the consoles.
 struct LeftOut {
-    subnet: String,
+    part: String,
     why: String,
 }
 
@@ -133,10 +132,19 @@ async fn load(app: &App, agent: &Agent, epoch: i64, reads: bool) -> Result<Loade
             });
         match document::stored_spec::<SubnetDocument>(&spec) {
             Ok(document) => subnets.push(build_subnet(name, document, own.collect())),
-            Err(why) => left_out.push(LeftOut { subnet: name, why }),
+            Err(why) => left_out.push(LeftOut {
+                part: format!("subnet {name}"),
+                why,
+            }),
         }
     }
-    let Consoles { targets, networks } = load_consoles(&mut conn, agent, reads).await?;
+    let Consoles { targets, networks } = match load_consoles(&mut conn, agent, reads).await? {
+        Ok(consoles) => consoles,
+        Err(unreadable) => {
+            left_out.push(unreadable);
+            Consoles::default()
+        }
+    };
     conn.commit().await?;
     // Without networks the revision is that of the version before.
     let document = match networks.is_empty() {
@@ -154,27 +162,34 @@ async fn load(app: &App, agent: &Agent, epoch: i64, reads: bool) -> Result<Loade
 }
 
 /// The consoles of a site, and the networks of the consoles.
+#[derive(Default)]
 struct Consoles {
     targets: Vec<ConsoleTarget>,
     networks: Vec<IpNet>,
 }
 
-/// Loads the consoles. An older agent gets no networks, and only the consoles inside.
+/// Loads the consoles. An older agent gets no networks, and only the consoles inside. With an
+/// unreadable list of networks every console is left out, because an empty list has no limit.
 async fn load_consoles(
     conn: &mut PgConnection,
     agent: &Agent,
     reads: bool,
-) -> Result<Consoles, Error> {
+) -> Result<Result<Consoles, LeftOut>, Error> {
     let mut targets = db::consoles::list_targets(conn, agent.site).await?;
     let site = db::objects::find_by_id(conn, agent.site).await?;
-    let mut networks = site
-        .map(|site| read_networks(&site.spec, "console_networks"))
-        .unwrap_or_default();
+    let spec = site.map(|site| site.spec).unwrap_or_default();
+    let mut networks = match document::stored_networks(&spec, "console_networks") {
+        Ok(networks) => networks,
+        Err(why) => {
+            let part = "consoles".to_owned();
+            return Ok(Err(LeftOut { part, why }));
+        }
+    };
     if !reads {
         targets.retain(|target| may_connect(&networks, target.address));
         networks.clear();
     }
-    Ok(Consoles { targets, networks })
+    Ok(Ok(Consoles { targets, networks }))
 }
 
 fn build_subnet(name: String, document: SubnetDocument, reservations: Vec<Reservation>) -> Subnet {

@@ -36,7 +36,8 @@ pub struct Front {
 }
 
 impl Front {
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// Returns whether a peer is a trusted proxy.
+    pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.proxies.iter().any(|proxy| proxy.contains(&address))
     }

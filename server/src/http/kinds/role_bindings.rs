@@ -72,7 +72,7 @@ impl Declared for RoleBindingSpec {
                 "/spec/subject",
                 "unknown_person",
                 format!(
-                    "{name} has not signed in so far. Bind a group, or bind the person after the first sign-in."
+                    "{name} has not signed in so far. Bind a group, which needs no sign-in, or bind the person after the first sign-in, in a second apply."
                 ),
             )),
         }

@@ -30,6 +30,14 @@ impl Received {
     }
 }
 
+impl Drop for Received {
+    fn drop(&mut self) {
+        if self.stall.is_some() {
+            self.pace.take_body();
+        }
+    }
+}
+
 impl HttpBody for Received {
     type Data = Bytes;
     type Error = axum::Error;

@@ -23,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use self::places::{Places, Share};
+use super::front::Front;
 use super::source::Source;
 
 /// The wait after an error of `accept`, for example no free file descriptor or no memory.
@@ -91,6 +92,19 @@ pub async fn serve(
     bounds: Bounds,
     stop: CancellationToken,
 ) {
+    serve_behind(socket, door, router, bounds, Front::default(), stop).await;
+}
+
+/// The same behind proxies. A trusted proxy has the connections of many clients, and no limit of
+/// one source.
+pub async fn serve_behind(
+    socket: TcpListener,
+    door: Door,
+    router: Router,
+    bounds: Bounds,
+    front: Front,
+    stop: CancellationToken,
+) {
     let places = Places::new(bounds.share);
     let mut ended = Ended::default();
     let mut connections = JoinSet::new();
@@ -118,7 +132,11 @@ pub async fn serve(
                 }
             },
         };
-        let admitted = places.admit(Source::of(peer.ip()));
+        let source = Source::of(peer.ip());
+        let admitted = match front.trusts(peer.ip()) {
+            true => places.admit_proxy(source),
+            false => places.admit(source),
+        };
         if admitted
             .as_ref()
             .is_none_or(|admitted| admitted.ended_another)

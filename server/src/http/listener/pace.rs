@@ -30,6 +30,8 @@ pub(super) struct Answering {
 struct Now {
     /// Answers in progress.
     answers: usize,
+    /// Bodies of requests that wait for the peer.
+    bodies: usize,
     /// The number of the latest answer.
     last: u64,
     /// Answers on an HTTP/2 connection that wait for room at the peer, with the start of the wait.
@@ -60,6 +62,7 @@ impl Pace {
             multiplexed,
             now: Mutex::new(Now {
                 answers: 0,
+                bodies: 0,
                 last: 0,
                 unread: BTreeMap::new(),
                 phase: Phase::Head,
@@ -117,8 +120,7 @@ impl Pace {
         }
         now.answers += 1;
         now.last += 1;
-        // Within the lock: the end of another answer must not mark the connection as waiting.
-        self.place.work();
+        self.settle(&now);
         Answering {
             pace: Arc::clone(self),
             id: now.last,
@@ -130,30 +132,45 @@ impl Pace {
         let mut now = self.lock();
         if !now.stuck && now.phase != Phase::Head {
             (now.stuck, now.since) = (true, Instant::now());
-            self.place.wait();
+            self.settle(&now);
         }
     }
 
     /// Records bytes accepted by the peer.
     pub(super) fn write(&self) {
         let mut now = self.lock();
-        if now.stuck && now.phase == Phase::Answer {
-            self.place.work();
-        }
         // Idle time begins with the last byte of an answer.
         if now.phase != Phase::Head {
-            (now.stuck, now.since) = (false, Instant::now());
+            let was_stuck = std::mem::take(&mut now.stuck);
+            now.since = Instant::now();
+            if was_stuck {
+                self.settle(&now);
+            }
         }
     }
 
-    /// Records a wait of the request's body for the peer.
+    /// Records a wait of a request's body for the peer.
     pub(super) fn await_body(&self) {
-        self.place.wait();
+        let mut now = self.lock();
+        now.bodies += 1;
+        self.settle(&now);
     }
 
-    /// Records a received piece of the request's body.
+    /// Records the end of such a wait: a received piece, or the end of the request.
     pub(super) fn take_body(&self) {
-        self.place.work();
+        let mut now = self.lock();
+        now.bodies = now.bodies.saturating_sub(1);
+        self.settle(&now);
+    }
+
+    /// Marks the connection as waiting or as working. An answer in progress without a waiting body
+    /// is work, also beside a slow upload on the same connection. Called with the lock held, so the
+    /// marks come in the order of the changes.
+    fn settle(&self, now: &Now) {
+        match now.stuck || now.answers <= now.bodies {
+            true => self.place.wait(),
+            false => self.place.work(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Now> {
@@ -195,7 +212,38 @@ impl Drop for Answering {
         now.answers = now.answers.saturating_sub(1);
         if now.answers == 0 {
             now.enter(Phase::Idle);
-            self.pace.place.wait();
         }
+        self.pace.settle(&now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::places::{Admitted, Places, Share};
+    use super::*;
+    use crate::http::source::Source;
+
+    #[test]
+    fn a_connection_waits_only_when_each_of_its_answers_waits_for_a_body() {
+        let share = Share {
+            most: 1,
+            of_a_source: 1,
+        };
+        let places = Places::new(share);
+        let admit = |host| places.admit(Source::of([192, 0, 2, host].into()));
+        let Admitted { place, .. } = admit(1).unwrap();
+        let pace = Arc::new(Pace::new(place, Bounds::of(share), true));
+        let (stream, upload) = (pace.begin_answer(), pace.begin_answer());
+        pace.await_body();
+        assert!(admit(2).is_none(), "the stream is in progress");
+        pace.take_body();
+        drop(stream);
+        assert!(admit(2).is_none(), "the upload is in progress");
+        pace.await_body();
+        let short = pace.begin_answer();
+        assert!(admit(2).is_none(), "the short request is in progress");
+        drop(short);
+        assert!(admit(2).is_some(), "the only request waits for its peer");
+        drop(upload);
     }
 }

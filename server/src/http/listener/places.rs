@@ -82,9 +82,19 @@ impl Places {
 
     /// Returns a place for a newcomer, or `None` where no connection can be evicted.
     pub fn admit(self: &Arc<Self>, source: Source) -> Option<Admitted> {
+        self.admit_within(source, self.share.of_a_source)
+    }
+
+    /// The same for a trusted proxy. The connections of a proxy belong to many clients, so a proxy
+    /// may have the whole share.
+    pub fn admit_proxy(self: &Arc<Self>, source: Source) -> Option<Admitted> {
+        self.admit_within(source, self.share.most)
+    }
+
+    fn admit_within(self: &Arc<Self>, source: Source, most_of_source: usize) -> Option<Admitted> {
         let mut table = self.lock();
         let own = table.sources.get(&source).map_or(0, |own| own.count);
-        let victim = if own >= self.share.of_a_source {
+        let victim = if own >= most_of_source {
             Some(table.longest_wait(source)?)
         } else if table.held.len() >= self.share.most {
             let (count, largest) = *table.yielding.last()?;
