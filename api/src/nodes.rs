@@ -71,6 +71,33 @@ pub enum NodePower {
     },
 }
 
+impl NodePower {
+    /// Returns the place of the BMC, and `None` for a node without a BMC.
+    pub fn find_bmc(&self) -> Option<BmcPlace<'_>> {
+        match self {
+            Self::Redfish { bmc } => Some(BmcPlace {
+                address: bmc.address,
+                port: bmc.port,
+                credential: &bmc.credential,
+            }),
+            Self::Ipmi { bmc } => Some(BmcPlace {
+                address: bmc.address,
+                port: bmc.port,
+                credential: &bmc.credential,
+            }),
+            Self::Manual { .. } => None,
+        }
+    }
+}
+
+/// The address of a BMC, and the name of the credential for the login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BmcPlace<'spec> {
+    pub address: IpAddr,
+    pub port: u16,
+    pub credential: &'spec str,
+}
+
 /// Source of a node's serial console: `{"tcp": {"address": …, "port": …}}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

@@ -66,7 +66,7 @@ impl SubnetSpec {
         let overlaps = |other: &Ipv4Net| other.contains(&network) || network.contains(other);
         if let Some(without) = WITHOUT_MACHINES.iter().find(|other| overlaps(other)) {
             let detail = format!(
-                "{network} is within {without}, which has no machines: write the site's provisioning network."
+                "{network} overlaps {without}, where no machine can be: write the site's provisioning network."
             );
             add("/spec/network".to_owned(), detail);
         }

@@ -66,10 +66,14 @@ pub fn may_connect(networks: &[IpNet], address: IpAddr) -> bool {
     }
 }
 
-/// Returns the networks that are in both lists. An empty list declares no limit.
-pub fn intersect(one: &[IpNet], other: &[IpNet]) -> Vec<IpNet> {
-    if one.is_empty() || other.is_empty() {
-        return [one, other].concat();
+/// Returns the networks that are in both lists. An empty list declares no limit. `None`: neither
+/// list declares a limit. An empty result: the lists have no network in common.
+pub fn intersect(one: &[IpNet], other: &[IpNet]) -> Option<Vec<IpNet>> {
+    match (one.is_empty(), other.is_empty()) {
+        (true, true) => return None,
+        (true, false) => return Some(other.to_vec()),
+        (false, true) => return Some(one.to_vec()),
+        (false, false) => {}
     }
     let inner = |a: IpNet, b: IpNet| match (a.contains(&b), b.contains(&a)) {
         (true, _) => Some(b),
@@ -79,7 +83,7 @@ pub fn intersect(one: &[IpNet], other: &[IpNet]) -> Vec<IpNet> {
     let pairs = one
         .iter()
         .flat_map(|a| other.iter().filter_map(move |b| inner(*a, *b)));
-    IpNet::aggregate(&pairs.collect::<Vec<IpNet>>())
+    Some(IpNet::aggregate(&pairs.collect::<Vec<IpNet>>()))
 }
 
 /// Returns the networks as text: `10.78.0.0/24, fd00::/64`.
@@ -202,14 +206,15 @@ mod tests {
                 &["10.78.0.0/16", "10.80.0.0/24"],
                 &["10.78.1.0/24", "10.0.0.0/8"]
             ),
-            networks(&["10.78.0.0/16", "10.80.0.0/24"])
+            Some(networks(&["10.78.0.0/16", "10.80.0.0/24"]))
         );
-        assert_eq!(
-            both(&["10.78.0.0/16"], &["10.78.1.0/24"]),
-            networks(&["10.78.1.0/24"])
-        );
-        assert!(both(&["10.78.0.0/16"], &["10.79.0.0/16"]).is_empty());
-        assert_eq!(both(&[], &["10.79.0.0/16"]), networks(&["10.79.0.0/16"]));
+        let inner = Some(networks(&["10.78.1.0/24"]));
+        assert_eq!(both(&["10.78.0.0/16"], &["10.78.1.0/24"]), inner);
+        assert_eq!(both(&[], &["10.78.1.0/24"]), inner);
+        assert_eq!(both(&["10.78.1.0/24"], &[]), inner);
+        assert_eq!(both(&[], &[]), None);
+        let none_in_common = both(&["10.78.0.0/16"], &["10.79.0.0/16"]);
+        assert_eq!(none_in_common, Some(Vec::new()));
         assert_eq!(
             list_networks(&networks(&["10.78.0.0/24", "fd00::/64"])),
             "10.78.0.0/24, fd00::/64"

@@ -14,13 +14,13 @@ pub struct Grant {
     pub scope: Scope,
     /// The stored role is older than a change of its verbs, and keeps the lost verbs for one
     /// version: the release verbs of operators and automation, the raw verbs of viewers.
-    pub keeps_release_verbs: bool,
+    pub keeps_lost_verbs: bool,
 }
 
 impl Grant {
     /// Returns whether the grant has the verb.
     pub fn has(&self, verb: &str) -> bool {
-        access::has(self.role, verb) || (self.keeps_release_verbs && access::had(self.role, verb))
+        access::has(self.role, verb) || (self.keeps_lost_verbs && access::had(self.role, verb))
     }
 }
 

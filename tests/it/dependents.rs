@@ -150,6 +150,17 @@ async fn nodes_outside_of_the_read_scope_are_counted_without_names() {
     let lower = change(&own, r1, &json!({ "units": 10 })).await;
     refused(&lower, "2 nodes: n1 (unit 11) and 1 more");
     assert!(!lower.text.contains("n2"), "{}", lower.text);
+    // A refused removal names the same nodes.
+    let generation = admin.get(r1).await.expect(200).body["generation"].clone();
+    let generation = generation.as_i64().unwrap();
+    for (caller, named) in [
+        (&admin, "by node n1, node n2;"),
+        (&own, "by node n1 and further objects;"),
+    ] {
+        let removal = caller.expecting(generation).delete(r1).await;
+        assert_eq!(removal.problem(), (409, "in_use", ""), "{}", removal.text);
+        assert!(removal.text.contains(named), "{}", removal.text);
+    }
     let mut higher = fleet::rack();
     higher["labels"] = team["labels"].clone();
     for (caller, names) in [(&admin, json!(["n1", "n2"])), (&own, json!(["n1"]))] {
@@ -159,6 +170,34 @@ async fn nodes_outside_of_the_read_scope_are_counted_without_names() {
             (&json!(2), &names),
             "{told}"
         );
+    }
+}
+
+/// A scope with labels may have a site without all nodes of the site.
+#[tokio::test]
+async fn left_out_nodes_outside_of_the_read_scope_have_no_names() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare(&admin).await;
+    for number in 1..=2 {
+        let path = format!("/v1/nodes/n{number}");
+        admin.put(&path, &fleet::node(number)).await.expect(201);
+    }
+    let (site, team) = ("/v1/sites/lab", json!({ "labels": { "team": "a" } }));
+    for path in [site, "/v1/nodes/n1"] {
+        admin.patch(path, &team).await.expect(200);
+    }
+    let token = json!({ "name": "own", "role": "admin", "scope": team, "expires_in_s": 3600 });
+    let made = admin.post("/v1/tokens", &token).await.expect(201);
+    let own = server.with(made.body["secret"].as_str().map(str::to_owned));
+    let narrower = json!({ "bmc_networks": ["10.78.0.0/25"] });
+    change(&own, site, &narrower).await.expect(200);
+    let outside = json!({ "bmc_networks": ["10.78.0.128/25"] });
+    for (caller, named) in [
+        (&admin, "2 nodes: n1 (BMC 10.78.0.1), n2 (BMC 10.78.0.2)."),
+        (&own, "2 nodes: n1 (BMC 10.78.0.1) and 1 more."),
+    ] {
+        refused(&change(caller, site, &outside).await, named);
     }
 }
 

@@ -126,44 +126,56 @@ async fn an_address_of_a_node_is_inside_of_the_networks_of_its_site() {
     let ipmi = json!({ "ipmi": { "bmc": { "address": "10.79.0.9", "credential": "bmc" } } });
     let mut by_ipmi = fleet::node(1);
     by_ipmi["spec"]["power"] = ipmi;
+    let (outside, special) = (
+        ["outside_networks", "outside of the", "10.78."],
+        ["special_network", "is no address of a", "own address"],
+    );
     let refusals = [
         (
             with_bmc("127.0.0.1", 19443, "bmc"),
             "/spec/power/redfish/bmc/address",
+            special,
         ),
         (
             with_bmc("10.78.1.9", 443, "bmc"),
             "/spec/power/redfish/bmc/address",
+            outside,
         ),
         (
             with_bmc("::ffff:10.78.0.9", 443, "bmc"),
             "/spec/power/redfish/bmc/address",
+            special,
         ),
-        (by_ipmi, "/spec/power/ipmi/bmc/address"),
-        (with_console("127.0.0.1"), "/spec/console/tcp/address"),
-        (with_console("10.78.0.9"), "/spec/console/tcp/address"),
+        (by_ipmi, "/spec/power/ipmi/bmc/address", outside),
+        (
+            with_console("127.0.0.1"),
+            "/spec/console/tcp/address",
+            special,
+        ),
+        (
+            with_console("10.78.0.9"),
+            "/spec/console/tcp/address",
+            outside,
+        ),
     ];
-    for (body, pointer) in &refusals {
+    for (body, pointer, words) in &refusals {
         for caller in [&automation, &admin] {
             let refused = caller.put(NODE, body).await;
             assert_eq!((refused.status, refused.problem().2), (422, *pointer));
-            assert!(
-                refused.text.contains("outside_networks"),
-                "{}",
-                refused.text
-            );
-            assert!(refused.text.contains("10.78."), "{}", refused.text);
+            for told in words {
+                assert!(refused.text.contains(told), "{told}: {}", refused.text);
+            }
         }
         let mut desired = body.clone();
         desired["kind"] = json!("node");
         desired["name"] = json!("n1");
         let plan = json!({ "objects": [desired] });
         let told = automation.post("/v1/plan", &plan).await;
-        assert!(told.text.contains("outside of the"), "{}", told.text);
+        assert!(told.text.contains(words[1]), "{}", told.text);
     }
     // The same by a change of a stored node.
     automation.put(NODE, &fleet::node(1)).await.expect(201);
-    for (body, _) in &refusals {
+    for (body, _, _) in &refusals {
         automation.put(NODE, body).await.expect(422);
     }
     let console =
@@ -235,6 +247,13 @@ async fn addresses_from_before_go_on_and_new_ones_need_networks() {
         assert!(refused.text.contains("no_networks"), "{}", refused.text);
         assert!(refused.text.contains("bmc_networks"), "{}", refused.text);
     }
+    // No site can name the network of such an address.
+    for special in ["127.0.0.1", "169.254.0.9"] {
+        let refused = admin.put(NODE, &with_bmc(special, 443, "bmc")).await;
+        assert_eq!(refused.status, 422, "{}", refused.text);
+        assert!(refused.text.contains("special_network"), "{}", refused.text);
+        assert!(!refused.text.contains("bmc_networks"), "{}", refused.text);
+    }
     admin.put(SITE, &fleet::site()).await.expect(200);
     let new = with_bmc("10.78.0.2", 443, "other");
     admin.put(NODE, &new).await.expect(200);
@@ -246,23 +265,40 @@ async fn networks_that_leave_out_a_node_are_refused() {
     let mut node = fleet::node(1);
     node["spec"]["console"] = json!({ "tcp": { "address": "10.78.1.1", "port": 7001 } });
     admin.put(NODE, &node).await.expect(201);
-    for (path, networks) in [
-        (SITE, json!({ "bmc_networks": ["10.78.0.128/25"] })),
-        (SITE, json!({ "console_networks": ["10.78.1.128/25"] })),
+    for (path, networks, named) in [
+        (
+            SITE,
+            json!({ "bmc_networks": ["10.78.0.128/25"] }),
+            "1 node: n1 (BMC 10.78.0.1).",
+        ),
+        (
+            SITE,
+            json!({ "console_networks": ["10.78.1.128/25"] }),
+            "1 node: n1 (console 10.78.1.1).",
+        ),
         (
             "/v1/credentials/bmc",
             json!({ "networks": ["10.78.0.128/25"] }),
+            "1 node: n1 (BMC 10.78.0.1).",
         ),
     ] {
         let refused = admin.patch(path, &json!({ "spec": networks })).await;
         assert_eq!(
             refused.problem(),
-            (409, "outside_networks", ""),
+            (409, "breaks_nodes", ""),
             "{}",
             refused.text
         );
-        assert!(refused.text.contains("n1"), "{}", refused.text);
+        assert!(refused.text.contains(named), "{}", refused.text);
     }
+    let mut site = fleet::site();
+    site["spec"]["bmc_networks"] = json!(["10.78.0.128/25"]);
+    site["kind"] = json!("site");
+    site["name"] = json!("lab");
+    let plan = json!({ "objects": [site] });
+    let told = admin.post("/v1/plan", &plan).await.expect(200).body["objects"][0].clone();
+    assert_eq!(told["blockers"][0]["code"], "breaks_nodes", "{told}");
+    assert_eq!(told["nodes"], json!(["n1"]), "{told}");
     for (path, networks) in [
         (
             SITE,
@@ -382,8 +418,22 @@ async fn an_agent_gets_the_networks_of_consoles_where_it_reads_them() {
 
     // An older agent gets no console outside.
     store(&server, "UPDATE nodes SET console_address = '127.0.0.1'").await;
-    let older = call("site", &KINDS.join(","), poll).await;
+    let older = call("site", &KINDS.join(","), poll.clone()).await;
     assert_eq!(older["consoles"], json!([]));
+    let today = call("site", &said(), poll.clone()).await;
+    assert_eq!(today["consoles"].as_array().unwrap().len(), 1);
+
+    // The limits of an unreadable list are unknown, so no agent gets a console.
+    let spoil =
+        r#"UPDATE objects SET spec = spec || '{"console_networks": "all"}' WHERE kind = 'site'"#;
+    store(&server, spoil).await;
+    for reads in [said(), KINDS.join(",")] {
+        let unreadable = call("site", &reads, poll.clone()).await;
+        assert_eq!(unreadable["consoles"], json!([]));
+        assert_eq!(unreadable.get("console_networks"), None);
+    }
+    let refused = admin.put(NODE, &with_console("10.78.1.2")).await;
+    assert_eq!(refused.problem(), (409, "unreadable", ""));
 }
 
 async fn pinned(server: &Server) -> Option<String> {

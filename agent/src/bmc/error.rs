@@ -42,15 +42,19 @@ pub enum BmcError {
         seen: String,
     },
     #[error(
-        "the BMC shows another certificate than the pinned one (pinned {pinned}, seen {seen}): it was replaced, or another machine stands in between; after a check, an administrator writes the seen one as `certificate` of the node's BMC"
+        "the BMC shows another certificate than the pinned one (pinned {pinned}, seen {seen}). The BMC was replaced, or another machine answers for it. No password was sent. Compare {seen} with the BMC. If it is right, an administrator writes it into `spec.power.redfish.bmc.certificate`."
     )]
     CertificateChanged { pinned: Digest, seen: Digest },
     /// The agent has not connected, and the password was not sent.
     #[error(
-        "{address} is outside of the networks of the BMCs ({}): no password was sent; correct the BMC's address, or let an administrator add its network to the site",
-        shown_networks(.networks)
+        "{address} is outside of the networks of the BMCs ({networks}): no password was sent; correct the BMC's address, or let an administrator add its network to the site"
     )]
     Outside { address: IpAddr, networks: String },
+    /// As [`BmcError::Outside`], for an address that no network of a site may have.
+    #[error(
+        "{address} is no address of a BMC ({word}): no password was sent; write the BMC's own address"
+    )]
+    Special { address: IpAddr, word: &'static str },
     #[error("the BMC cannot do this: {what}")]
     Unsupported { what: String },
     #[error("the agent cannot run {program} ({why}): install it where the agent runs")]
@@ -66,7 +70,7 @@ impl BmcError {
             Self::Timeout { .. } | Self::Unreachable { .. } | Self::Busy { .. } => true,
             Self::Garbage { .. } | Self::NothingHappened { .. } => true,
             Self::BadCredentials { .. } | Self::CertificateChanged { .. } => false,
-            Self::Outside { .. } => false,
+            Self::Outside { .. } | Self::Special { .. } => false,
             Self::Unsupported { .. } | Self::NoTool { .. } | Self::Cancelled => false,
         }
     }
@@ -81,19 +85,11 @@ impl BmcError {
             Self::Garbage { .. } => FailureCode::BmcGarbage,
             Self::NothingHappened { .. } => FailureCode::BmcNothingHappened,
             Self::CertificateChanged { .. } => FailureCode::BmcCertificateChanged,
-            Self::Outside { .. } => FailureCode::BmcOutside,
+            Self::Outside { .. } | Self::Special { .. } => FailureCode::BmcOutside,
             Self::Unsupported { .. } => FailureCode::BmcUnsupported,
             Self::NoTool { .. } => FailureCode::BmcNoTool,
             Self::Cancelled => FailureCode::Cancelled,
         }
-    }
-}
-
-/// Names the networks. Without declared networks only special addresses are refused.
-fn shown_networks(networks: &str) -> &str {
-    match networks {
-        "" => "the site declares none, and the address is a special one",
-        declared => declared,
     }
 }
 

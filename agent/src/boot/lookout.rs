@@ -21,6 +21,9 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 const MACHINES_IN_A_MINUTE: usize = 256;
 /// Maximum number of reported sightings of a machine in a minute. A boot has about ten.
 const SIGHTINGS_IN_A_MINUTE: u32 = 60;
+/// Maximum number of reported alarms of one kind in a minute: about one machine, and about all.
+const ALARMS_OF_A_MACHINE: u32 = 5;
+const ALARMS_IN_A_MINUTE: u32 = 100;
 
 /// The identity claimed by a machine. The values are not trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,8 +50,37 @@ struct Minute {
     reported: HashMap<Mac, u32>,
     /// Reported machines without an armed boot.
     strangers: HashSet<Mac>,
+    /// Reported alarms, by machine and kind.
+    alarms: HashMap<(Mac, u8), u32>,
+    /// Reported alarms, by kind.
+    alarms_of_kind: HashMap<u8, u32>,
     /// A warning was logged in this minute.
     is_logged: bool,
+}
+
+impl Minute {
+    /// Counts an alarm, and returns whether the alarm is reported.
+    fn add_alarm(&mut self, mac: Mac, what: Seen) -> bool {
+        let all = self.alarms_of_kind.entry(what as u8).or_default();
+        if *all >= ALARMS_IN_A_MINUTE {
+            return false;
+        }
+        let own = self.alarms.entry((mac, what as u8)).or_default();
+        if *own >= ALARMS_OF_A_MACHINE {
+            return false;
+        }
+        *all += 1;
+        *own += 1;
+        true
+    }
+}
+
+/// Returns whether a sighting is an alarm. A flood of other sightings hides no alarm.
+fn is_alarm(what: Seen) -> bool {
+    match what {
+        Seen::FetchedTwice | Seen::RogueDhcp => true,
+        Seen::Dhcp | Seen::Tftp | Seen::Script | Seen::Kernel | Seen::Report => false,
+    }
 }
 
 impl Lookout {
@@ -95,7 +127,7 @@ impl Lookout {
     }
 
     /// Counts a sighting, and returns whether the sighting is reported. A machine with an armed
-    /// boot is reported during a flood of fake machines too.
+    /// boot is reported during a flood of fake machines too, and so is an alarm.
     fn is_within_limits(&self, sighting: &Sighting) -> bool {
         let is_armed = self.armed.session(sighting.mac).is_some();
         let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,13 +138,16 @@ impl Lookout {
                 ..Minute::default()
             };
         }
+        if is_alarm(sighting.what) {
+            return minute.add_alarm(sighting.mac, sighting.what);
+        }
         let is_known = is_armed || minute.strangers.contains(&sighting.mac);
         if !is_known && minute.strangers.len() >= MACHINES_IN_A_MINUTE {
             if !minute.is_logged {
                 minute.is_logged = true;
                 tracing::warn!(
                     limit = MACHINES_IN_A_MINUTE,
-                    "more machines seen than are reported in a minute; further machines are left out"
+                    "{MACHINES_IN_A_MINUTE} unknown machines seen in this minute; the agent reports no further machine until the next minute"
                 );
             }
             return false;
@@ -187,5 +222,41 @@ mod tests {
             lookout.saw(mac, Seen::Dhcp, who, format!("vendor {n}"));
         }
         assert_eq!(reported.len(), SIGHTINGS_IN_A_MINUTE as usize);
+    }
+
+    #[test]
+    fn a_flood_hides_no_alarm_and_alarms_have_limits() {
+        let (lookout, mut reported) =
+            lookout(Clock::manual("2026-01-05T08:00:00Z".parse().unwrap()));
+        let mac = |n: usize| {
+            let [.., high, low] = n.to_be_bytes();
+            Mac([2, 0, 0, 0, high, low])
+        };
+        let see = |mac, what, detail: usize| {
+            lookout.saw(mac, what, Identity::default(), detail.to_string());
+        };
+        let victim = mac(usize::from(u16::MAX));
+        for n in 0..MACHINES_IN_A_MINUTE + 9 {
+            see(mac(n), Seen::Dhcp, n);
+        }
+        for n in 0..100 {
+            see(victim, Seen::Dhcp, n);
+        }
+        while reported.try_recv().is_ok() {}
+        see(victim, Seen::Dhcp, 100);
+        assert!(reported.is_empty(), "the flood has used up the limits");
+        for n in 0..9 {
+            see(victim, Seen::FetchedTwice, n);
+        }
+        assert_eq!(reported.len(), ALARMS_OF_A_MACHINE as usize);
+        // Invented answers of another DHCP server hide no second fetch.
+        let (lookout, mut reported) = self::lookout(Clock::manual(Timestamp::UNIX_EPOCH));
+        for n in 0..ALARMS_IN_A_MINUTE as usize + 9 {
+            lookout.saw(mac(n), Seen::RogueDhcp, Identity::default(), "");
+        }
+        assert_eq!(reported.len(), ALARMS_IN_A_MINUTE as usize);
+        while reported.try_recv().is_ok() {}
+        lookout.saw(victim, Seen::FetchedTwice, Identity::default(), "");
+        assert_eq!(reported.len(), 1);
     }
 }

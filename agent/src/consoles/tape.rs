@@ -190,8 +190,10 @@ impl State {
         }
     }
 
+    /// The line of the console goes on after the note, so that a secret around the note is removed
+    /// as a whole.
     fn note(&mut self, words: &str, now: Timestamp) {
-        let rest = self.stream.finish();
+        let rest = self.stream.settle();
         self.push(&rest, now);
         self.push(&note(words), now);
     }
@@ -353,9 +355,37 @@ mod tests {
         let all = first[0].1.clone() + &texts(&tape).concat();
         assert_eq!(
             all,
-            "Command line: console=ttyS0 muster.nonce=[removed] quiet\r\n[removed]\r\n[removed]\r\n\
+            "Command line: console=ttyS0 muster.nonce=[removed] quiet\r\n[removed]\r\n\r\n\
              [muster: the console is lost]\r\n[removed]\r\n[removed]\r\nn1 login: "
         );
+    }
+
+    #[test]
+    fn a_secret_around_a_note_never_reaches_the_tape() {
+        for (before, after, told) in [
+            (
+                "password=hun",
+                "ter2 user=root\r\n",
+                "password=[removed]|user=root",
+            ),
+            ("nonce=", "0011 quiet\r\n", "nonce=|[removed] quiet"),
+            (
+                "at https://root:cal",
+                "vin@10.0.0.1/x\r\n",
+                "at https://|root:[removed]@10.0.0.1/x",
+            ),
+            ("login: ", "root\r\n", "login: |root"),
+        ] {
+            let (tape, _clock) = tape();
+            tape.write(before.as_bytes());
+            tape.note("the console is lost");
+            tape.write(after.as_bytes());
+            let (shown, rest) = told.split_once('|').unwrap();
+            let all = texts(&tape).concat();
+            let note = "\r\n[muster: the console is lost]\r\n";
+            let (first, second) = all.split_once(note).unwrap();
+            assert_eq!((first, second.trim()), (shown, rest), "{before}");
+        }
     }
 
     #[test]

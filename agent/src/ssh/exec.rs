@@ -79,7 +79,7 @@ async fn collect(
             if output.len() + data.len() > limit {
                 return Err(SshError::TooMuch {
                     command: command.to_string(),
-                    limit,
+                    limit: format!("{limit} bytes"),
                 });
             }
             output.extend_from_slice(data);

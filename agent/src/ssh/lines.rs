@@ -1,15 +1,16 @@
 //! Reads the output of a long-running command line by line.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use russh::client::Msg;
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::command::Command;
 use super::exec::{End, feed};
+use super::long_lines::{LongLine, PLACES};
 use super::{Session, SshError};
 
 /// Maximum length of a line in bytes. The result of a gate run holds two escaped 64 KiB tails per
@@ -17,16 +18,13 @@ use super::{Session, SshError};
 const LINE_BYTES: usize = 16 << 20;
 /// Length in bytes above which a line is long. Only results of gate runs are longer.
 const LONG_BYTES: usize = 1 << 20;
-/// Maximum number of long lines that the agent reads at the same time, for all jobs together. Other
-/// jobs wait, so nodes with endless lines cannot use up the memory of the agent.
-static LONG_LINES: Semaphore = Semaphore::const_new(4);
-/// Maximum time for a long line, from the first place among the long lines to the end of the line.
-/// A line without an end gives the place back.
-const LONG_WITHIN: Duration = Duration::from_secs(120);
+/// Maximum number of long lines of a command. A job has one result.
+const LONG_MAX: u32 = 8;
 /// Maximum number of lines of a command.
 const LINES_MAX: u64 = 1_000_000;
-/// Maximum number of bytes of a command.
-const BYTES_MAX: u64 = 1 << 30;
+/// Maximum number of bytes of a command, and of the output of a job on the node. A day of progress
+/// has a few MiB.
+pub const BYTES_MAX: u64 = 1 << 30;
 
 impl Session {
     /// Starts a command and reads its output line by line. The caller sets the deadline, and
@@ -37,7 +35,7 @@ impl Session {
     pub async fn lines(&self, command: Command) -> Result<Lines, SshError> {
         // The input stays open as long as the command runs.
         let (reader, writer) = self.start(command).await?.split();
-        Ok(Lines::of(reader, Some(writer), command))
+        Ok(Lines::of(self.address, reader, Some(writer), command))
     }
 
     /// Starts a command like [`Session::lines`] and writes `input` first. The input stays open.
@@ -50,7 +48,7 @@ impl Session {
             .data_bytes(input)
             .await
             .map_err(|error| SshError::Lost(error.to_string()))?;
-        Ok(Lines::of(reader, Some(writer), command))
+        Ok(Lines::of(self.address, reader, Some(writer), command))
     }
 
     /// Starts a command reading all of its input before printing. Returns the first line, received
@@ -67,7 +65,7 @@ impl Session {
         let within = command.bounds().within;
         let whole = async {
             let (reader, writer) = self.start(command).await?.split();
-            let mut lines = Lines::of(reader, None, command);
+            let mut lines = Lines::of(self.address, reader, None, command);
             let mut feeding = std::pin::pin!(feed(writer, input));
             let mut fed = false;
             loop {
@@ -94,6 +92,8 @@ impl Session {
 
 /// The lines of a running command.
 pub struct Lines {
+    /// The address of the node.
+    address: IpAddr,
     reader: ChannelReadHalf,
     input: Option<ChannelWriteHalf<Msg>>,
     command: Command,
@@ -103,8 +103,10 @@ pub struct Lines {
     end: End,
     /// Number of lines and bytes returned.
     counted: Counted,
-    /// The place among the long lines, with the time limit of the line.
-    long: Option<(SemaphorePermit<'static>, Instant)>,
+    /// The place of the present line among the long lines.
+    long: Option<LongLine>,
+    /// Number of long lines so far.
+    long_lines: u32,
 }
 
 /// The lines of a command so far.
@@ -115,11 +117,14 @@ struct Counted {
 }
 
 impl Counted {
-    /// Counts a line. Returns whether the line is within the limits.
-    fn add(&mut self, length: usize) -> bool {
+    /// Counts a line. Returns the limit that the line exceeds, in words.
+    fn add(&mut self, length: usize) -> Option<String> {
         self.lines += 1;
         self.bytes = self.bytes.saturating_add(length as u64);
-        self.lines <= LINES_MAX && self.bytes <= BYTES_MAX
+        if self.lines > LINES_MAX {
+            return Some(format!("{LINES_MAX} lines"));
+        }
+        (self.bytes > BYTES_MAX).then(|| format!("{BYTES_MAX} bytes"))
     }
 }
 
@@ -134,8 +139,14 @@ impl Lines {
         let _ended = tokio::time::timeout(within, ending).await;
     }
 
-    fn of(reader: ChannelReadHalf, input: Option<ChannelWriteHalf<Msg>>, command: Command) -> Self {
+    fn of(
+        address: IpAddr,
+        reader: ChannelReadHalf,
+        input: Option<ChannelWriteHalf<Msg>>,
+        command: Command,
+    ) -> Self {
         Self {
+            address,
             reader,
             input,
             command,
@@ -144,13 +155,20 @@ impl Lines {
             end: End::default(),
             counted: Counted::default(),
             long: None,
+            long_lines: 0,
         }
+    }
+
+    /// The error of a bad long line. The node is remembered.
+    fn bad_line(&self, limit: usize) -> SshError {
+        PLACES.mark(self.address);
+        self.too_much(limit)
     }
 
     fn too_much(&self, limit: usize) -> SshError {
         SshError::TooMuch {
             command: self.command.to_string(),
-            limit,
+            limit: format!("{limit} bytes"),
         }
     }
 
@@ -161,11 +179,10 @@ impl Lines {
             return None;
         }
         if self.long.is_none() {
-            // The semaphore is never closed.
-            let place = LONG_LINES.acquire().await.ok()?;
-            self.long = Some((place, Instant::now() + LONG_WITHIN));
+            self.long = PLACES.begin(self.address).await;
+            self.long_lines += 1;
         }
-        self.long.as_ref().map(|(_, deadline)| *deadline)
+        self.long.as_ref().map(|long| long.deadline)
     }
 
     /// Waits for the next message of the channel.
@@ -173,9 +190,12 @@ impl Lines {
         let Some(deadline) = self.line_deadline().await else {
             return Ok(self.reader.wait().await);
         };
+        if self.long_lines > LONG_MAX {
+            return Err(self.bad_line(LONG_BYTES));
+        }
         match tokio::time::timeout_at(deadline, self.reader.wait()).await {
             Ok(message) => Ok(message),
-            Err(_) => Err(self.too_much(LONG_BYTES)),
+            Err(_) => Err(self.bad_line(LONG_BYTES)),
         }
     }
 
@@ -185,7 +205,7 @@ impl Lines {
     ///
     /// # Errors
     /// `Exit`, `Lost`, or `TooMuch` when a line exceeds the maximum length, when a long line does
-    /// not end in time, or when the command prints more lines or bytes than any job.
+    /// not end in time, or when the command prints more lines, long lines or bytes than any job.
     pub async fn next(&mut self) -> Result<Option<Bytes>, SshError> {
         loop {
             if let Some(at) = self.buffer[self.scanned..]
@@ -196,13 +216,16 @@ impl Lines {
                 self.scanned = 0;
                 self.long = None;
                 return match self.counted.add(line.len()) {
-                    true => Ok(Some(line)),
-                    false => Err(self.too_much(1 << 30)),
+                    None => Ok(Some(line)),
+                    Some(limit) => Err(SshError::TooMuch {
+                        command: self.command.to_string(),
+                        limit,
+                    }),
                 };
             }
             self.scanned = self.buffer.len();
             if self.scanned > LINE_BYTES {
-                return Err(self.too_much(LINE_BYTES));
+                return Err(self.bad_line(LINE_BYTES));
             }
             match self.receive().await? {
                 Some(ChannelMsg::Data { data }) => self.buffer.extend_from_slice(&data),
@@ -227,13 +250,13 @@ mod tests {
             lines: LINES_MAX - 1,
             bytes: 0,
         };
-        assert!(counted.add(1));
-        assert!(!counted.add(1));
+        assert_eq!(counted.add(1), None);
+        assert_eq!(counted.add(1).as_deref(), Some("1000000 lines"));
         let mut counted = Counted {
             lines: 0,
             bytes: BYTES_MAX - 1,
         };
-        assert!(counted.add(1));
-        assert!(!counted.add(1));
+        assert_eq!(counted.add(1), None);
+        assert_eq!(counted.add(1).as_deref(), Some("1073741824 bytes"));
     }
 }

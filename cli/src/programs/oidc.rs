@@ -40,10 +40,10 @@ pub(crate) struct OidcArgs {
         value_name = "NAME"
     )]
     pub oidc_keeps_token: Vec<String>,
-    /// Time for which the provider vouches for a person after a sign-in, such as 12h or 7d. Later,
-    /// sessions and tokens of the person have no effect until the next sign-in. 1h to 90d
-    #[arg(long, env = "MUSTER_OIDC_VOUCHES_FOR", value_name = "DURATION", default_value = "7d", value_parser = vouching)]
-    pub oidc_vouches_for: SignedDuration,
+    /// Time for which a sign-in by the provider is valid, such as 12h or 7d. Later, sessions and
+    /// tokens of the person have no effect until the next sign-in. 1h to 90d
+    #[arg(long, env = "MUSTER_OIDC_SIGN_IN_LASTS", value_name = "DURATION", default_value = "7d", value_parser = sign_in_time)]
+    pub oidc_sign_in_lasts: SignedDuration,
 }
 
 impl OidcArgs {
@@ -73,13 +73,13 @@ impl OidcArgs {
         Ok(Some(
             provider
                 .keeping(self.oidc_keeps_token.clone())
-                .vouching_for(self.oidc_vouches_for),
+                .vouching_for(self.oidc_sign_in_lasts),
         ))
     }
 }
 
-/// Parses the time for which a provider vouches.
-fn vouching(text: &str) -> Result<SignedDuration, String> {
+/// Parses the time for which a sign-in is valid.
+fn sign_in_time(text: &str) -> Result<SignedDuration, String> {
     let length =
         SignedDuration::try_from(parse_duration(text)?).map_err(|error| error.to_string())?;
     let allowed = SignedDuration::from_hours(1)..=SignedDuration::from_hours(90 * 24);

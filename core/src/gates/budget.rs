@@ -3,8 +3,10 @@
 
 use super::result::{Evidence, GateResult};
 
+/// Maximum size of the result of a job in bytes, as JSON: facts, reports, results of gates.
+pub const RESULT_BYTES: usize = 4 << 20;
 /// Maximum size of the results of a run in bytes, as JSON. The result of a job has 4 KiB more.
-pub const RUN_BYTES: usize = (4 << 20) - (4 << 10);
+pub const RUN_BYTES: usize = RESULT_BYTES - (4 << 10);
 
 /// The limits for each text of the evidence, tried in order until the run fits.
 const TEXT_BYTES: [usize; 5] = [32 << 10, 8 << 10, 2 << 10, 256, 0];

@@ -66,6 +66,8 @@ impl GateResult {
     /// stay.
     pub fn redacted(self) -> Self {
         Self {
+            title: redact(&self.title),
+            finding: redact(&self.finding),
             reason: redact(&self.reason),
             former: self.former.iter().map(|reason| redact(reason)).collect(),
             evidence: self.evidence.redacted(),
@@ -217,7 +219,7 @@ mod tests {
             digest: None,
         };
         let bare = json!({
-            "gate": "node.profile", "title": "Profile", "stage": "node", "required": true, "verdict": "fail", "reason": "password=calvin",
+            "gate": "node.profile", "title": "Profile token=abc", "finding": "nonce=00", "stage": "node", "required": true, "verdict": "fail", "reason": "password=calvin",
             "measured": [], "started_at": "2026-01-05T08:00:00Z", "duration_ms": 1, "former": ["token=abc"], "evidence": evidence.sealed(),
         });
         serde_json::from_value(bare).unwrap()
@@ -231,6 +233,10 @@ mod tests {
         assert_eq!(
             (kept.reason.as_str(), kept.former[0].as_str()),
             ("password=[removed]", "token=[removed]")
+        );
+        assert_eq!(
+            (kept.title.as_str(), kept.finding.as_str()),
+            ("Profile token=[removed]", "nonce=[removed]")
         );
         let evidence = kept.evidence;
         assert_eq!(evidence.argv, ["login", "--password=[removed]"]);

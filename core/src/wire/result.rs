@@ -28,8 +28,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome without text that looks like a secret: the reason of a failure, and the
-    /// texts of gates.
+    /// Returns the outcome without text that looks like a secret: the reason of a failure, the
+    /// texts of gates, the values of a converge, and the changes of firmware.
     pub fn redacted(self) -> Self {
         match self {
             Self::Succeeded { result } => Self::Succeeded {
@@ -127,6 +127,11 @@ impl JobResult {
                     })
                     .collect(),
             },
+            Self::Converged(report) => Self::Converged(report.redacted()),
+            Self::Firmware { inventory, changed } => Self::Firmware {
+                inventory,
+                changed: changed.iter().map(|change| redact(change)).collect(),
+            },
             other @ (Self::Live { .. }
             | Self::Facts { .. }
             | Self::PoweredOff
@@ -134,13 +139,33 @@ impl JobResult {
             | Self::BmcRotated
             | Self::ImageWritten(_)
             | Self::Booted { .. }
-            | Self::Converged(_)
             | Self::Admitted { .. }
             | Self::Drained
             | Self::Removed
             | Self::Wiped { .. }
-            | Self::Adopted { .. }
-            | Self::Firmware { .. }) => other,
+            | Self::Adopted { .. }) => other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The result is stored, and shown to readers without the right to raw text.
+    #[test]
+    fn the_values_of_a_converge_have_no_secrets() {
+        let item = |before: &str| json!({ "item": "file /etc/munge.conf", "outcome": "changed", "before": before, "after": null });
+        let lock = format!("sha256:{}", "0".repeat(64));
+        let outcome = |before: &str| -> Outcome {
+            let report = json!({ "kind": "converged", "lock": lock, "items": [item(before)], "reboot_for": [] });
+            let outcome = json!({ "outcome": "succeeded", "result": report });
+            serde_json::from_value(outcome).unwrap()
+        };
+        assert_eq!(outcome("mode 0600").redacted(), outcome("mode 0600"));
+        let kept = outcome("password=[removed] mode 0600");
+        assert_eq!(outcome("password=calvin mode 0600").redacted(), kept);
     }
 }

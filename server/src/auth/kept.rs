@@ -27,7 +27,7 @@ pub(crate) async fn note_use(
     let instead = if RELEASE_VERBS.contains(&verb) {
         "give the role release_owner"
     } else if RAW_VERBS.contains(&verb) {
-        "give a role with the verb, such as operator"
+        "bind a role that has the verb, in a small scope (each such role changes nodes too)"
     } else {
         return Ok(());
     };

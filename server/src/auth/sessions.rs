@@ -4,7 +4,7 @@
 use axum_extra::extract::CookieJar;
 use axum_extra::extract::cookie::{Cookie, SameSite};
 use http::{HeaderMap, header};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use muster_api::access::Scope;
 use muster_api::tokens::DEFAULT_RELEASES_PER_HOUR;
 use muster_core::ids::UserId;
@@ -198,11 +198,11 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
     if !counts::session_counts(app, &mut conn, &hash, &session).await? {
         return Err(Error::Unauthenticated);
     }
-    let user = session.user;
-    if !break_glass::admits(&mut conn, app, &user).await? {
+    if !break_glass::admits(&mut conn, app, &session.user).await? {
         return Err(Error::Unauthenticated);
     }
-    note_session_use(&mut conn, app, &hash_of(token.value())).await?;
+    note_session_use(&mut conn, app, &hash, session.seen_at).await?;
+    let user = session.user;
     vouching::need(&mut conn, app, &user).await?;
     let now = app.clock.now();
     if user
@@ -219,10 +219,10 @@ async fn note_session_use(
     conn: &mut PgConnection,
     app: &App,
     hash: &[u8; 32],
+    seen_at: Timestamp,
 ) -> Result<(), Error> {
     let now = app.clock.now();
-    let used_at = db::vouching::find_session_use(&mut *conn, hash).await?;
-    let unused = now.duration_since(used_at.ok_or(Error::Unauthenticated)?);
+    let unused = now.duration_since(seen_at);
     if unused >= IDLE {
         return Err(Error::Unauthenticated);
     }
@@ -282,7 +282,7 @@ pub async fn grants(
     grants.push(Grant {
         role: user.role,
         scope: Scope::default(),
-        keeps_release_verbs: user.keeps_release_verbs,
+        keeps_lost_verbs: user.keeps_lost_verbs,
     });
     Ok(grants)
 }

@@ -197,7 +197,7 @@ pub(super) async fn find_actor(
         grants: vec![Grant {
             role,
             scope: row.scope.0,
-            keeps_release_verbs: row.keeps_release_verbs,
+            keeps_lost_verbs: row.keeps_lost_verbs,
         }],
         owner,
     };

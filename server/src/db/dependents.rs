@@ -62,16 +62,16 @@ pub async fn list_above_unit(
 
 /// A node with a BMC behind a credential.
 #[derive(Clone, Debug)]
-pub struct BmcUserRow {
+pub struct BmcNodeRow {
     pub node: String,
     pub power: PowerKind,
 }
 
 /// Lists the nodes with a credential for the BMC, by name.
-pub async fn list_bmc_users(
+pub async fn list_nodes_by_bmc_credential(
     conn: &mut PgConnection,
     credential: ObjectId,
-) -> Result<Vec<BmcUserRow>, Error> {
+) -> Result<Vec<BmcNodeRow>, Error> {
     let rows = sqlx::query!(
         "SELECT name, power FROM nodes WHERE bmc_credential_id = $1 ORDER BY name",
         credential as ObjectId,
@@ -80,7 +80,7 @@ pub async fn list_bmc_users(
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| BmcUserRow {
+        .map(|row| BmcNodeRow {
             node: row.name,
             power: row.power,
         })
@@ -89,7 +89,7 @@ pub async fn list_bmc_users(
 
 /// Lists the names of nodes with a rack, hardware profile, BMC credential or subnet, ordered by
 /// name, and counts all of them.
-pub async fn list_users(
+pub async fn list_nodes_of(
     conn: &mut PgConnection,
     object: ObjectId,
     limit: i64,

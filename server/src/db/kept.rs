@@ -15,7 +15,7 @@ pub struct KeptRow {
     pub name: String,
     pub role: Role,
     /// The latest recorded use of a kept verb, at most one a day.
-    pub release_verbs_used_at: Option<jiff_sqlx::Timestamp>,
+    pub lost_verbs_used_at: Option<jiff_sqlx::Timestamp>,
 }
 
 /// A role binding with kept verbs.
@@ -33,7 +33,7 @@ pub struct KeptBinding {
 pub async fn list_tokens(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<KeptRow>, Error> {
     Ok(sqlx::query_as!(
         KeptRow,
-        "SELECT name, role, release_verbs_used_at FROM tokens
+        "SELECT name, role, release_verbs_used_at AS lost_verbs_used_at FROM tokens
          WHERE keeps_release_verbs AND revoked_at IS NULL AND expires_at > $1 ORDER BY name LIMIT 1000",
         now.to_sqlx() as _,
     )
@@ -48,7 +48,7 @@ pub async fn list_tokens(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<
 pub async fn list_people(conn: &mut PgConnection) -> Result<Vec<KeptRow>, Error> {
     Ok(sqlx::query_as!(
         KeptRow,
-        "SELECT name, role, release_verbs_used_at FROM users
+        "SELECT name, role, release_verbs_used_at AS lost_verbs_used_at FROM users
          WHERE keeps_release_verbs AND disabled_at IS NULL ORDER BY name LIMIT 1000",
     )
     .fetch_all(conn)

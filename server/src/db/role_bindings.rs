@@ -16,8 +16,8 @@ pub struct BindingRow {
     pub role: String,
     /// The scope as JSON, in the form of the database.
     pub scope: String,
-    /// The binding is older than the role of the release owner, and keeps the release verbs.
-    pub keeps_release_verbs: bool,
+    /// The stored role is older than a change of its verbs, and keeps the lost verbs.
+    pub keeps_lost_verbs: bool,
     /// The seal over the members that decide rights.
     pub seal: Option<Vec<u8>>,
 }
@@ -30,7 +30,7 @@ pub async fn list_of_subjects(
     Ok(sqlx::query_as!(
         BindingRow,
         r#"SELECT id AS "id: ObjectId", name, coalesce(spec ->> 'subject', '') AS "subject!", coalesce(spec ->> 'role', '') AS "role!",
-                  coalesce(spec -> 'scope', '{}')::text AS "scope!", keeps_release_verbs, seal
+                  coalesce(spec -> 'scope', '{}')::text AS "scope!", keeps_release_verbs AS keeps_lost_verbs, seal
            FROM objects WHERE kind = 'role_binding' AND spec ->> 'subject' = ANY ($1)"#,
         subjects,
     )
@@ -43,7 +43,7 @@ pub async fn list(conn: &mut PgConnection, after: ObjectId) -> Result<Vec<Bindin
     Ok(sqlx::query_as!(
         BindingRow,
         r#"SELECT id AS "id: ObjectId", name, coalesce(spec ->> 'subject', '') AS "subject!", coalesce(spec ->> 'role', '') AS "role!",
-                  coalesce(spec -> 'scope', '{}')::text AS "scope!", keeps_release_verbs, seal
+                  coalesce(spec -> 'scope', '{}')::text AS "scope!", keeps_release_verbs AS keeps_lost_verbs, seal
            FROM objects WHERE kind = 'role_binding' AND id > $1 ORDER BY id LIMIT 500"#,
         after as ObjectId,
     )
@@ -56,7 +56,7 @@ pub async fn find(conn: &mut PgConnection, id: ObjectId) -> Result<Option<Bindin
     Ok(sqlx::query_as!(
         BindingRow,
         r#"SELECT id AS "id: ObjectId", name, coalesce(spec ->> 'subject', '') AS "subject!", coalesce(spec ->> 'role', '') AS "role!",
-                  coalesce(spec -> 'scope', '{}')::text AS "scope!", keeps_release_verbs, seal
+                  coalesce(spec -> 'scope', '{}')::text AS "scope!", keeps_release_verbs AS keeps_lost_verbs, seal
            FROM objects WHERE kind = 'role_binding' AND id = $1"#,
         id as ObjectId,
     )
@@ -81,6 +81,17 @@ pub async fn set_seal(
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// Takes the lost verbs from a binding.
+pub async fn drop_lost_verbs(conn: &mut PgConnection, id: ObjectId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE objects SET keeps_release_verbs = false WHERE id = $1 AND kind = 'role_binding'",
+        id as ObjectId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Records the refusal of a binding. `false`: a refusal is recorded already, or another request

@@ -32,8 +32,8 @@ pub struct TokenRow {
     pub scope: Json<Scope>,
     /// The token used to create this token.
     pub made_by: Option<TokenId>,
-    /// The token is older than the role of the release owner, and keeps the release verbs.
-    pub keeps_release_verbs: bool,
+    /// The stored role is older than a change of its verbs, and keeps the lost verbs.
+    pub keeps_lost_verbs: bool,
     /// An administrator's token without a person, older than the need to arm the local
     /// administrator.
     pub keeps_unarmed: bool,
@@ -126,7 +126,7 @@ pub async fn set_owner(
 /// Returns one token in any state, expired and revoked included.
 pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRow>, Error> {
     Ok(sqlx::query_as!(TokenRow, r#"SELECT id AS "id: TokenId", name, token_hash, key_id, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
-                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId", keeps_release_verbs, keeps_unarmed, seal, plain_seal FROM tokens WHERE id = $1"#, id as TokenId,)
+                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId", keeps_release_verbs AS keeps_lost_verbs, keeps_unarmed, seal, plain_seal FROM tokens WHERE id = $1"#, id as TokenId,)
         .fetch_optional(conn)
         .await?)
 }
@@ -147,7 +147,7 @@ pub async fn find_named(conn: &mut PgConnection, key: &str) -> Result<Option<Tok
 /// Lists tokens by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<TokenRow>, Error> {
     Ok(sqlx::query_as!(TokenRow, r#"SELECT id AS "id: TokenId", name, token_hash, key_id, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
-                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId", keeps_release_verbs, keeps_unarmed, seal, plain_seal FROM tokens WHERE id = ANY ($1)"#, ids,)
+                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId", keeps_release_verbs AS keeps_lost_verbs, keeps_unarmed, seal, plain_seal FROM tokens WHERE id = ANY ($1)"#, ids,)
         .fetch_all(conn)
         .await?)
 }

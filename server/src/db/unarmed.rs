@@ -11,8 +11,8 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub struct UnarmedRow {
     pub name: String,
-    /// The latest recorded use, at most one a day.
-    pub unarmed_used_at: Option<jiff_sqlx::Timestamp>,
+    /// The latest recorded use or refusal, at most one a day.
+    pub unarmed_seen_at: Option<jiff_sqlx::Timestamp>,
 }
 
 /// A token stored as a plain hash.
@@ -38,13 +38,23 @@ pub async fn note_use(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> R
     Ok(done.rows_affected() == 1)
 }
 
-/// Returns the name of the token with the latest recorded use after a time.
+/// An administrator's token without a person, used or refused.
+#[derive(Clone, Debug)]
+pub struct UsedRow {
+    pub name: String,
+    /// The token counts without an armed local administrator. Otherwise the use was refused.
+    pub keeps_unarmed: bool,
+}
+
+/// Returns the token with the latest recorded use after a time. A refusal counts only without a
+/// use.
 pub async fn find_used_since(
     conn: &mut PgConnection,
     since: Timestamp,
-) -> Result<Option<String>, Error> {
-    Ok(sqlx::query_scalar!(
-        "SELECT name FROM tokens WHERE unarmed_used_at > $1 ORDER BY unarmed_used_at DESC LIMIT 1",
+) -> Result<Option<UsedRow>, Error> {
+    Ok(sqlx::query_as!(
+        UsedRow,
+        "SELECT name, keeps_unarmed FROM tokens WHERE unarmed_used_at > $1 ORDER BY keeps_unarmed DESC, unarmed_used_at DESC LIMIT 1",
         since.to_sqlx() as _,
     )
     .fetch_optional(conn)
@@ -55,7 +65,7 @@ pub async fn find_used_since(
 pub async fn list_kept(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<UnarmedRow>, Error> {
     Ok(sqlx::query_as!(
         UnarmedRow,
-        "SELECT name, unarmed_used_at FROM tokens
+        "SELECT name, unarmed_used_at AS unarmed_seen_at FROM tokens
          WHERE keeps_unarmed AND revoked_at IS NULL AND expires_at > $1 ORDER BY name LIMIT 1000",
         now.to_sqlx() as _,
     )

@@ -22,8 +22,11 @@ pub struct UserRow {
     /// An administrator disabled the person.
     pub disabled: bool,
     pub last_seen: Option<jiff_sqlx::Timestamp>,
-    /// The role is older than the role of the release owner, and keeps the release verbs.
-    pub keeps_release_verbs: bool,
+    /// The stored role is older than a change of its verbs, and keeps the lost verbs. The column is
+    /// named after the first of these changes.
+    pub keeps_lost_verbs: bool,
+    /// The latest sign-in by a provider. Without meaning for a person without a provider.
+    pub vouched_at: Timestamp,
     pub issuer: Option<String>,
     pub subject: Option<String>,
     /// The seal over the members that decide rights.
@@ -35,6 +38,8 @@ pub struct UserRow {
 pub struct SessionRow {
     pub user: UserRow,
     pub expires_at: Timestamp,
+    /// The latest recorded use, at most one a minute.
+    pub seen_at: Timestamp,
     /// The seal over person and end.
     pub seal: Option<Vec<u8>>,
 }
@@ -83,7 +88,7 @@ pub async fn insert(
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs, issuer, subject, seal FROM users WHERE name = $1"#,
+        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs AS keeps_lost_verbs, vouched_at, issuer, subject, seal FROM users WHERE name = $1"#,
         name
     )
     .fetch_optional(conn)
@@ -97,7 +102,7 @@ pub async fn find_for_update(
 ) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs, issuer, subject, seal
+        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs AS keeps_lost_verbs, vouched_at, issuer, subject, seal
            FROM users WHERE id = $1 FOR NO KEY UPDATE"#,
         id as UserId
     )
@@ -113,7 +118,7 @@ pub async fn find_vouched(
 ) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs, issuer, subject, seal
+        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs AS keeps_lost_verbs, vouched_at, issuer, subject, seal
            FROM users WHERE issuer = $1 AND subject = $2 FOR NO KEY UPDATE"#,
         issuer,
         subject
@@ -308,8 +313,8 @@ pub async fn find_by_session(
     now: Timestamp,
 ) -> Result<Option<SessionRow>, Error> {
     let row = sqlx::query!(
-        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role, u.groups, u.disabled_at IS NOT NULL AS "disabled!", u.last_seen, u.keeps_release_verbs,
-                  u.issuer, u.subject, u.seal, s.expires_at, s.seal AS session_seal
+        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role, u.groups, u.disabled_at IS NOT NULL AS "disabled!", u.last_seen, u.keeps_release_verbs AS keeps_lost_verbs,
+                  u.vouched_at, u.issuer, u.subject, u.seal, s.expires_at, s.seen_at, s.seal AS session_seal
            FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.token_hash = $1 AND s.expires_at > $2"#,
         hash,
         now.to_sqlx() as _,
@@ -325,12 +330,14 @@ pub async fn find_by_session(
             groups: row.groups,
             disabled: row.disabled,
             last_seen: row.last_seen,
-            keeps_release_verbs: row.keeps_release_verbs,
+            keeps_lost_verbs: row.keeps_lost_verbs,
+            vouched_at: row.vouched_at.to_jiff(),
             issuer: row.issuer,
             subject: row.subject,
             seal: row.seal,
         },
         expires_at: row.expires_at.to_jiff(),
+        seen_at: row.seen_at.to_jiff(),
         seal: row.session_seal,
     }))
 }

@@ -5,6 +5,7 @@
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{NodeId, ObjectId};
 use muster_core::values::Mac;
+use muster_core::wire::calls::Seen;
 use serde_json::json;
 use sqlx::PgConnection;
 
@@ -24,6 +25,9 @@ pub const NEW_IN_A_MINUTE: i64 = 100;
 pub const EVENTS_IN_A_MINUTE: i64 = 20;
 /// The largest number of boot events of a declared node in a minute. A boot has about ten.
 pub const BOOT_EVENTS_IN_A_MINUTE: i64 = 60;
+/// The same for alarms: a second fetch of the boot script, or another DHCP server. Other boot
+/// events take no place of an alarm.
+pub const ALARMS_IN_A_MINUTE: i64 = 5;
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 /// The largest number of strangers forgotten at once.
 const FORGOTTEN_AT_ONCE: i64 = 100;
@@ -77,15 +81,18 @@ async fn sum_up(conn: &mut PgConnection, minute: &MinuteRow, now: Timestamp) -> 
     }
     let hint = match refused + forgotten {
         0 => "",
-        _ => "; look for a machine that sends made-up MAC addresses",
+        _ => " Look for a machine that sends invented MAC addresses.",
     };
     let summary = format!(
-        "{site_name}, unknown machines in the minute from {began_at:.0}: {recorded} recorded, \
-         {untold} events left out above the limit of {EVENTS_IN_A_MINUTE}, {refused} sightings above the limit of {NEW_IN_A_MINUTE} new machines, \
-         {forgotten} forgotten above the limit of {MOST_STRANGERS}{hint}"
+        "Site {site_name} had too many unknown machines in the minute from {began_at:.0}: {recorded} recorded, \
+         {refused} refused, {forgotten} forgotten, {untold} events left out.{hint}"
     );
+    let limits = json!({
+        "recorded_in_a_minute": NEW_IN_A_MINUTE, "events_in_a_minute": EVENTS_IN_A_MINUTE, "unknown_machines": MOST_STRANGERS,
+    });
     let detail = json!({
         "began_at": began_at, "recorded": recorded, "refused": refused, "forgotten": forgotten, "events": events, "untold": untold,
+        "limits": limits,
     });
     let event = NewEvent::new(now, "muster", "site.strangers", summary).about(*site);
     db::events::insert(conn, event.with(detail)).await
@@ -164,6 +171,7 @@ pub(crate) async fn allow_event(
     conn: &mut PgConnection,
     minute: &mut MinuteRow,
     node: Option<NodeId>,
+    what: Seen,
     now: Timestamp,
 ) -> Result<bool, Error> {
     let declared = match node {
@@ -172,8 +180,15 @@ pub(crate) async fn allow_event(
     };
     match declared {
         Some(node) => {
-            let recent = db::strangers::count_boot_events(conn, node, now - MINUTE).await?;
-            Ok(recent < BOOT_EVENTS_IN_A_MINUTE)
+            let (is_alarm, most) = match what {
+                Seen::FetchedTwice | Seen::RogueDhcp => (true, ALARMS_IN_A_MINUTE),
+                Seen::Dhcp | Seen::Tftp | Seen::Script | Seen::Kernel | Seen::Report => {
+                    (false, BOOT_EVENTS_IN_A_MINUTE)
+                }
+            };
+            let after = now - MINUTE;
+            let recent = db::strangers::count_boot_events(conn, node, is_alarm, after).await?;
+            Ok(recent < most)
         }
         None => Ok(take_event(minute)),
     }

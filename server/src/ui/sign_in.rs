@@ -113,7 +113,7 @@ pub(super) async fn begin_vouched(
     let provider = app
         .oidc
         .clone()
-        .ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
+        .ok_or_else(|| Error::NotFound("An identity provider".into()))?;
     let next = keep_local_path(&target.next);
     Ok(match login::begin(&provider, &app, &headers, &next).await {
         Ok((url, cookie)) => (jar.add(cookie), Redirect::to(&url)).into_response(),
@@ -132,7 +132,7 @@ pub(super) async fn finish_vouched(
     let provider = app
         .oidc
         .clone()
-        .ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
+        .ok_or_else(|| Error::NotFound("An identity provider".into()))?;
     Ok(
         match login::finish(&provider, &app, &headers, answered).await {
             Ok((session, gone, next)) => (

@@ -148,7 +148,7 @@ async fn viewers_of_the_version_before_keep_the_text_with_one_warning_a_day() {
     let now = server.app.clock.now();
     let tokens = kept::list_tokens(&mut conn, now).await.unwrap();
     assert_eq!((tokens.len(), tokens[0].role), (1, Role::Viewer));
-    assert!(tokens[0].release_verbs_used_at.is_some());
+    assert!(tokens[0].lost_verbs_used_at.is_some());
     let bindings = kept::list_bindings(&mut conn).await.unwrap();
     assert_eq!(bindings[0].subject, "group:watchers");
 }

@@ -189,7 +189,7 @@ async fn stored_roles_keep_the_rights_with_one_warning_a_day() {
         (tokens.len(), tokens[0].role, people[0].name.as_str()),
         (1, Role::Automation, "ada")
     );
-    assert!(tokens[0].release_verbs_used_at.is_some());
+    assert!(tokens[0].lost_verbs_used_at.is_some());
     assert_eq!(bindings[0].subject, "group:infra");
     // A new spec of the binding ends the mark.
     admin.put(path, &binding("group:other")).await.expect(200);

@@ -1,5 +1,6 @@
 //! Verdicts of a run: bad nodes, bad paths, and failures without a blamed node.
 
+use muster_api::tokens::Role;
 use serde_json::{Value, json};
 
 use super::{NODES, begin, found, given_back, operation, pairs, serving, told, verdicts};
@@ -214,4 +215,26 @@ async fn a_protected_node_is_blamed_and_serves_on() {
     assert!(verdicts(&run).contains(&("n4", "blamed")), "{run:#}");
     assert_eq!(world.state("n4").await, "in_service");
     given_back(&world).await;
+}
+
+/// The evidence of a pair is raw text of both machines.
+#[tokio::test]
+async fn the_text_of_a_pair_is_for_those_who_work_on_nodes() {
+    const TEXT: &str = "raw-text-of-a-machine";
+    let mut world = serving().await;
+    let id = begin(&world).await;
+    world.settle().await;
+    let write = "UPDATE pair_trials SET ways = replace(ways::text, '\"stdout\": \"\"', '\"stdout\": \"raw-text-of-a-machine\"')::jsonb";
+    let written = sqlx::query(write).execute(&world.server.app.pool);
+    assert!(written.await.unwrap().rows_affected() > 0);
+    let path = format!("/v1/pools/gpu/pair-runs/{id}");
+    for (role, is_shown) in [(Role::Operator, true), (Role::Viewer, false)] {
+        let caller = world.server.caller(role).await;
+        let run = caller.get(&path).await.expect(200);
+        assert_eq!(run.text.contains(TEXT), is_shown, "{role:?}: {}", run.text);
+        let hidden = if is_shown { Value::Null } else { json!(true) };
+        assert_eq!(run.body["evidence_hidden"], hidden, "{role:?}");
+        let result = &pairs(&run.body)[0]["ways"][0]["results"][0];
+        assert_eq!(result["verdict"], "pass", "{role:?}: {result}");
+    }
 }

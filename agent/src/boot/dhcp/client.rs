@@ -1,6 +1,5 @@
 //! Detects the kind of boot client from a DHCP message (RFC 4578, UEFI 2.10 §24.7, iPXE).
 
-use muster_core::values::Mac;
 use uuid::Uuid;
 
 use super::wire::{Message, code};
@@ -119,10 +118,4 @@ pub fn machine_uuid(message: &Message) -> Option<String> {
         [0, uuid @ ..] => Some(Uuid::from_bytes_le(uuid.try_into().ok()?).to_string()),
         _ => None,
     }
-}
-
-/// Returns whether a hardware address can belong to a single machine: neither zero nor a group
-/// address.
-pub fn is_unicast(mac: Mac) -> bool {
-    mac.is_of_machine()
 }

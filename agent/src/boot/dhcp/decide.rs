@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use muster_core::wire::calls::{DhcpMode, Subnet};
 
-use super::client::{Client, Firmware, is_unicast, machine_uuid};
+use super::client::{Client, Firmware, machine_uuid};
 use super::leases::Leases;
 use super::wire::{Kind, Message, Op, Options, code};
 use crate::boot::loaders::{FIRST_SCRIPT, SNPONLY, UNDIONLY};
@@ -71,7 +71,7 @@ pub struct Reply {
 pub fn decide(question: &Question, leases: &mut Leases) -> Option<Reply> {
     let request = question.request;
     if request.op != Op::FromClient
-        || !is_unicast(request.mac)
+        || !request.mac.is_of_machine()
         || !from_known_relay(&question.segment.subnet, request.giaddr)
     {
         return None;

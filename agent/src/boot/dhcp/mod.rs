@@ -204,7 +204,7 @@ fn note_client(shared: &Shared, request: &Message, reply: Option<&Reply>) {
     let client = Client::of(request);
     if request.kind() != Some(Kind::Discover)
         || client == Client::Os
-        || !client::is_unicast(request.mac)
+        || !request.mac.is_of_machine()
     {
         return;
     }

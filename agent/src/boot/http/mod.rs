@@ -37,7 +37,7 @@ use tower_http::timeout::TimeoutLayer;
 use self::bundle::Bundles;
 use self::script::{LiveBoot, Platform};
 use super::Shared;
-use super::arm::ScriptTurn;
+use super::arm::{LiveImage, ScriptTurn};
 use super::lookout::Identity;
 
 /// Maximum number of request headers, and time limit for receiving the headers.
@@ -151,67 +151,80 @@ async fn get_script(State(door): State<Arc<Door>>, peer: Peer, uri: Uri) -> Resp
         .into_response()
 }
 
+/// The decision about a fetch of the script.
+enum Fetch {
+    /// The boot of the machine is leased and not armed yet: the machine asks again.
+    Pending,
+    /// The machine boots from the local disk.
+    Local { seen: Seen, why: String },
+    /// The machine boots the live image.
+    Live { image: LiveImage, nonce: String },
+}
+
 /// Returns the script for a machine, or `None` while the boot of the machine is pending.
 fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> Option<String> {
     let shared = &door.shared;
-    let local = script::local(Platform::parse(&asking.platform)).to_owned();
-    let who = Identity {
-        uuid: asking.uuid,
-        serial: asking.serial,
-    };
-    let unarmed = |local: String| {
-        let detail = "local boot: nothing is armed".to_owned();
-        (local, Seen::Script, detail)
-    };
-    let (text, seen, detail) = match shared.armed_for(mac) {
-        None if shared.armed.is_pending(mac) => return None,
-        None if shared.runs_live(mac) => (
-            local,
-            Seen::FetchedTwice,
-            format!("local boot: asked from {from}, while the machine runs the live image"),
-        ),
-        None => unarmed(local),
-        Some(image) if !shared.may_act_for(image.address, from) => (
-            local,
-            refused_fetch(shared, mac),
-            format!(
-                "local boot: asked from {from}, while the armed machine is to be at {}",
-                image.address
-            ),
-        ),
-        Some(_) if shared.armed.is_elsewhere(mac, from) => (
-            local,
-            refused_fetch(shared, mac),
-            format!(
-                "local boot: asked from {from}, while the armed machine asked DHCP for another address"
-            ),
-        ),
-        Some(_) => match shared.armed.take_script(mac, from) {
-            ScriptTurn::Pending => return None,
-            ScriptTurn::NotArmed => unarmed(local),
-            ScriptTurn::Spent => (
-                local,
-                Seen::FetchedTwice,
-                format!("local boot: a second fetch, by {from}, fails the armed boot"),
-            ),
-            ScriptTurn::Armed { image, nonce } => {
-                let boot = LiveBoot {
-                    agent: door.address,
-                    port: shared.ports.http,
-                    image,
-                    nonce: &nonce,
-                    mac,
-                };
-                let detail = "armed: the live image".to_owned();
-                (script::live(&boot), Seen::Script, detail)
-            }
-        },
+    let (text, seen, detail) = match judge_fetch(shared, from, mac) {
+        Fetch::Pending => return None,
+        Fetch::Local { seen, why } => {
+            let local = script::local(Platform::parse(&asking.platform)).to_owned();
+            (local, seen, format!("local boot: {why}"))
+        }
+        Fetch::Live { image, nonce } => {
+            let boot = LiveBoot {
+                agent: door.address,
+                port: shared.ports.http,
+                image,
+                nonce: &nonce,
+                mac,
+            };
+            let detail = "armed: the live image".to_owned();
+            (script::live(&boot), Seen::Script, detail)
+        }
     };
     if seen == Seen::FetchedTwice {
         tracing::warn!(%mac, %from, "boot script fetched again: the machine started over, or another machine uses its MAC; check the machine and its switch port");
     }
+    let who = Identity {
+        uuid: asking.uuid,
+        serial: asking.serial,
+    };
     shared.lookout.saw(mac, seen, who, detail);
     Some(text)
+}
+
+/// Decides about a fetch. The script of an armed boot is taken by the fetch.
+fn judge_fetch(shared: &Shared, from: Ipv4Addr, mac: Mac) -> Fetch {
+    let local = |seen, why| Fetch::Local { seen, why };
+    let unarmed = || local(Seen::Script, "nothing is armed".to_owned());
+    match shared.armed_for(mac) {
+        None if shared.armed.is_pending(mac) => Fetch::Pending,
+        None if shared.runs_live(mac) => local(
+            Seen::FetchedTwice,
+            format!("asked from {from}, while the machine runs the live image"),
+        ),
+        None => unarmed(),
+        Some(image) if !shared.may_act_for(image.address, from) => local(
+            refused_fetch(shared, mac),
+            format!(
+                "asked from {from}, while the armed machine is to be at {}",
+                image.address
+            ),
+        ),
+        Some(_) if shared.armed.is_elsewhere(mac, from) => local(
+            refused_fetch(shared, mac),
+            format!("asked from {from}, while the armed machine asked DHCP for another address"),
+        ),
+        Some(_) => match shared.armed.take_script(mac, from) {
+            ScriptTurn::Pending => Fetch::Pending,
+            ScriptTurn::NotArmed => unarmed(),
+            ScriptTurn::Spent => local(
+                Seen::FetchedTwice,
+                format!("a second fetch, by {from}, fails the armed boot"),
+            ),
+            ScriptTurn::Armed { image, nonce } => Fetch::Live { image, nonce },
+        },
+    }
 }
 
 /// Returns the kind of a fetch from another address than the address of the armed machine.

@@ -19,15 +19,13 @@ use muster_core::wire::node::{
 
 use super::reach::{OtherKey, TRY, keep, reach, reach_up};
 use crate::ssh::command::{Command, NOT_IN_PLACE};
-use crate::ssh::lines::Lines;
+use crate::ssh::lines::{BYTES_MAX, Lines};
 use crate::ssh::{self, Session, SshError};
 use crate::work::backoff::Backoff;
 use crate::work::context::{JobContext, failed, fatal};
 
 /// Number of connections without a new line after which the job counts as lost on the node.
 const BARREN: u32 = 8;
-/// Maximum size of a job's output on the node in bytes. A day of progress has a few MiB.
-const OUTPUT_BYTES: u64 = 1 << 30;
 
 /// The reason for the end of a connection.
 enum Pause {
@@ -158,8 +156,8 @@ impl Following {
         while let Some(line) = lines.next().await? {
             let understood = understand(&line)?;
             self.offset += line.len() as u64;
-            if self.offset > OUTPUT_BYTES {
-                let why = format!("the job on the node printed more than {OUTPUT_BYTES} bytes");
+            if self.offset > BYTES_MAX {
+                let why = format!("the job on the node printed more than {BYTES_MAX} bytes");
                 return Err(fatal(FailureCode::SshTooMuchOutput, why).into());
             }
             match understood {

@@ -92,6 +92,6 @@ fn describe(kind: &str, item: &Value) -> Option<Found> {
             text(&item["name"]),
             text(&fault["pointer"])
         ),
-        "write the object again with PUT and a valid spec; the object goes on as stored until then",
+        "write the object again with PUT and a valid spec; the object stays as stored until then",
     ))
 }

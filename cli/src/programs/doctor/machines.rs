@@ -44,7 +44,7 @@ async fn check_nodes(host: &Host) -> Vec<Found> {
             };
             Found::warn(
                 format!("node {} has {}{at}, which no machine can use", row.node, row.mac),
-                "the row goes on as stored; write the MAC of the interface that boots, and an address outside of the agent, the gateway and the dynamic range",
+                "the row stays valid as stored; write the MAC of the interface that boots, and an address outside of the agent, the gateway and the dynamic range",
             )
         })
         .collect()
@@ -63,7 +63,7 @@ async fn check_subnets(host: &Host) -> Vec<Found> {
             .map(|one| {
                 Found::warn(
                     format!("subnet {name}, {}: {}", one.pointer, one.detail),
-                    "the row goes on as stored; write the subnet again with addresses of machines",
+                    "the row stays valid as stored; write the subnet again with addresses of machines",
                 )
             })
             .collect()

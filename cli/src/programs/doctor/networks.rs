@@ -1,10 +1,10 @@
 //! Sites without networks of BMCs or consoles, and nodes with an address outside. Such addresses
-//! were stored by the version before, and go on.
+//! were stored by the version before, and keep working.
 
 use std::net::IpAddr;
 
 use muster_api::credentials::{CredentialPurpose, CredentialSpec};
-use muster_api::nodes::{Node, NodeConsole, NodePower, NodeSpec};
+use muster_api::nodes::{Node, NodeConsole, NodeSpec};
 use muster_api::object::{NoStatus, Object};
 use muster_api::sites::SiteSpec;
 use muster_core::out_of_band::{is_inside, list_networks, may_connect};
@@ -52,11 +52,7 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
 }
 
 fn find_bmc(spec: &NodeSpec) -> Option<IpAddr> {
-    match &spec.power {
-        NodePower::Redfish { bmc } => Some(bmc.address),
-        NodePower::Ipmi { bmc } => Some(bmc.address),
-        NodePower::Manual { .. } => None,
-    }
+    spec.power.find_bmc().map(|bmc| bmc.address)
 }
 
 fn find_console(spec: &NodeSpec) -> Option<IpAddr> {
@@ -94,7 +90,7 @@ fn judge(site: &Object<SiteSpec, NoStatus>, nodes: &[Node]) -> Vec<Found> {
         found.push(match networks.is_empty() {
             true => Found::warn(
                 format!(
-                    "the site {} declares no {member}; addresses from before go on, and no new address is taken: {named}",
+                    "the site {} declares no {member}; stored addresses keep working, and no new address is taken: {named}",
                     site.name
                 ),
                 format!("an administrator adds the networks to `spec.{member}` of the site"),

@@ -70,10 +70,7 @@ async fn look(pool: &PgPool, clock: &Clock) -> Result<Vec<Found>, Error> {
                 "the token {} ({}) {}",
                 token.name,
                 token.role,
-                describe_use(
-                    token.role,
-                    token.release_verbs_used_at.map(|at| at.to_jiff())
-                )
+                describe_use(token.role, token.lost_verbs_used_at.map(|at| at.to_jiff()))
             ),
             find_lost(token.role).token,
         ));
@@ -86,7 +83,7 @@ async fn look(pool: &PgPool, clock: &Clock) -> Result<Vec<Found>, Error> {
                 person.role,
                 describe_use(
                     person.role,
-                    person.release_verbs_used_at.map(|at| at.to_jiff())
+                    person.lost_verbs_used_at.map(|at| at.to_jiff())
                 )
             ),
             find_lost(person.role).people,

@@ -43,7 +43,7 @@ fn verdict(name: &str, suite: &Suite) -> Option<Found> {
     };
     Some(Found::warn(
         format!(
-            "the suite {name} is from before the rule of programs, and goes on as stored: {named}{more}"
+            "the suite {name} is from before the rule of programs, and keeps working as stored: {named}{more}"
         ),
         format!(
             "`muster gate lint` of the suite tells the reasons; start programs of the parsers, or ship own programs in {PROGRAMS_FOLDER}, and store the suite again"

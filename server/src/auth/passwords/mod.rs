@@ -28,8 +28,10 @@ const STRANGERS: usize = 8;
 const KNOWN: usize = 200;
 /// Longest wait of a login. After a longer wait the login gets status 429.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// `Retry-After` of the 429 answer, in seconds. The waiting logins are answered within this time.
-const RETRY_S: f64 = 2.0;
+/// Shortest `Retry-After` of the 429 answer.
+const RETRY: Duration = Duration::from_secs(2);
+/// Time between the ends of two hashes on a slow processor, with all turns in use.
+const HASH_EVERY: Duration = Duration::from_millis(50);
 
 static QUEUE: LazyLock<Arc<Queue>> =
     LazyLock::new(|| Queue::new(TURNS, Lane::ALL.map(Lane::places)));
@@ -99,9 +101,18 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 /// [`Error::TooMany`] when the lane is full, or the wait was too long.
 pub async fn turn(lane: Lane) -> Result<Turn, Error> {
     let turn = tokio::time::timeout(PATIENCE, QUEUE.turn(lane)).await;
-    turn.ok()
-        .flatten()
-        .ok_or(Error::TooMany { wait_s: RETRY_S })
+    turn.ok().flatten().ok_or_else(|| Error::TooMany {
+        wait_s: guess_wait(lane).as_secs_f64(),
+    })
+}
+
+/// Returns the time in which the logins ahead of a new login are answered: the logins of the lane,
+/// and of the lanes served before.
+fn guess_wait(lane: Lane) -> Duration {
+    let lanes = Lane::ALL.into_iter().take(lane as usize + 1);
+    let ahead: usize = lanes.map(count_waiting).sum();
+    let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+    HASH_EVERY.saturating_mul(ahead).clamp(RETRY, PATIENCE)
 }
 
 /// Returns the number of logins waiting in a lane.

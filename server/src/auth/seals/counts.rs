@@ -105,7 +105,7 @@ pub async fn list_grants(
         grants.push(Grant {
             role: row.role.parse().map_err(Error::internal)?,
             scope: serde_json::from_str(&row.scope).map_err(Error::internal)?,
-            keeps_release_verbs: row.keeps_release_verbs,
+            keeps_lost_verbs: row.keeps_lost_verbs,
         });
     }
     Ok(grants)
@@ -130,7 +130,8 @@ async fn binding_counts(
     Ok(false)
 }
 
-/// Returns whether rows without a seal count now.
+/// Returns whether rows without a valid seal count now. A server of the version before also leaves
+/// a wrong seal: the seal of the row before the change.
 async fn is_open(app: &App, conn: &mut PgConnection) -> Result<bool, Error> {
     let end = window::find_end(conn, &app.keys.master).await?;
     Ok(end.is_some_and(|end| end > app.clock.now()))

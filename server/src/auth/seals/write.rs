@@ -34,7 +34,8 @@ pub async fn seal_token(
     db::row_seals::set_token(conn, id, seals).await.map(drop)
 }
 
-/// Seals a role binding just written.
+/// Seals a role binding just written. The mark of lost verbs stays only under a valid seal: a write
+/// keeps the mark of an equal spec, so the former seal covers the present row.
 ///
 /// # Errors
 ///
@@ -45,17 +46,21 @@ pub async fn seal_binding(
     id: ObjectId,
 ) -> Result<(), Error> {
     let missing = || Error::internal(anyhow!("the role binding {id} is missing"));
-    let row = db::role_bindings::find(conn, id)
+    let mut row = db::role_bindings::find(conn, id)
         .await?
         .ok_or_else(missing)?;
+    if row.keeps_lost_verbs && !text::binding_fits(master, &row) {
+        db::role_bindings::drop_lost_verbs(conn, id).await?;
+        row.keeps_lost_verbs = false;
+    }
     let seal = text::seal_binding(master, &row);
     db::role_bindings::set_seal(conn, id, row.seal.as_deref(), &seal)
         .await
         .map(drop)
 }
 
-/// Seals a person just written. The caller has checked the seal of the row before the write: a
-/// change by hand must not become valid by the next change of the server.
+/// Seals a person just written. The caller has checked the seal of the row before the write.
+/// Otherwise the next change by the server would seal a change made by hand.
 ///
 /// # Errors
 ///

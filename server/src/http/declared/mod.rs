@@ -4,6 +4,7 @@
 
 pub(in crate::http) mod describe;
 pub(in crate::http) mod read;
+pub(in crate::http) mod referrers;
 pub(in crate::http) mod write;
 
 use std::collections::BTreeMap;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use super::read::{answer, not_found};
+use super::referrers::describe_referrers;
 use super::{Declared, Reference, SECRET, Targets, Writer};
 use crate::access;
 use crate::app::App;
@@ -27,9 +28,6 @@ use crate::intents::preconditions::Preconditions;
 use crate::intents::references::{Referrer, missing_fault};
 use crate::intents::revisions;
 use crate::intents::writing;
-
-/// The largest number of referring objects named in a refusal.
-const REFERRERS: i64 = 5;
 
 pub(super) async fn put<K: Declared>(
     State(app): State<App>,
@@ -76,12 +74,10 @@ pub(super) async fn delete<K: Declared>(
             .ok_or_else(|| not_found::<K>(&name))?;
         allow_write::<K>(conn, &actor, &row).await?;
         preconditions.allow_removal(row.generation)?;
-        let referrers = db::objects::list_referrers(conn, row.id, REFERRERS).await?;
-        if !referrers.is_empty() {
+        if let Some(referrers) = describe_referrers(conn, &actor, row.id).await? {
             let detail = format!(
-                "{} is referred to by {}; remove that first.",
-                row.name,
-                referrers.join(", ")
+                "{} is referred to by {referrers}; remove that first.",
+                row.name
             );
             return Err(Error::conflict("in_use", detail));
         }

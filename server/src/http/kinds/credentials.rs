@@ -51,14 +51,6 @@ impl Declared for CredentialSpec {
         faults
     }
 
-    async fn allow_beside(
-        conn: &mut PgConnection,
-        before: Option<&ObjectRow>,
-        row: &ObjectRow,
-    ) -> Result<(), Error> {
-        networks::check_credential(conn, before, row).await
-    }
-
     fn secret(&self) -> Option<&Secret> {
         self.secret.as_ref()
     }
@@ -69,6 +61,7 @@ impl Declared for CredentialSpec {
         before: Option<&ObjectRow>,
         row: &ObjectRow,
     ) -> Result<(), Error> {
+        networks::check_credential(conn, actor, before, row).await?;
         match before {
             Some(before) => dependents::credentials::keep_use(conn, actor, before, row).await,
             None => Ok(()),

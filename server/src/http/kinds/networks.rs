@@ -1,23 +1,23 @@
 //! Networks of BMCs and consoles beside the objects around them: the provisioning subnets of the
 //! site, and the nodes with addresses. Both sides are checked.
 
+use std::collections::BTreeMap;
+
 use ipnet::{IpNet, Ipv4Net};
 use muster_core::out_of_band::{check_networks, overlap};
 use serde_json::Value;
 use sqlx::PgConnection;
 
+use super::dependents::refusal;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::db::outside::Limits;
-use crate::document::fault;
+use crate::document::{fault, networks_of, stored_networks};
 use crate::error::{Error, Fault};
-use crate::intents::nodes::networks::read_networks;
 
 /// The members of a site's spec with networks.
 pub(super) const MEMBERS: [&str; 2] = ["bmc_networks", "console_networks"];
-
-/// Number of nodes named in a refusal.
-const NAMED: i64 = 5;
 
 /// The faults of a list of networks at a pointer.
 pub(super) fn list_faults(pointer: &str, networks: &[IpNet]) -> Vec<Fault> {
@@ -33,17 +33,19 @@ pub(super) fn list_faults(pointer: &str, networks: &[IpNet]) -> Vec<Fault> {
     faults.collect()
 }
 
-/// Rejects a newly written site whose networks overlap its subnets, or leave out its nodes. The
+/// Rejects a newly written site with networks that overlap the subnets, or leave out nodes. The
 /// write holds the lock of the site, so no node and no subnet is written meanwhile.
 ///
 /// # Errors
 /// 422 naming the subnet, 409 naming the nodes; when the database fails.
 pub(super) async fn check_site(
     conn: &mut PgConnection,
+    actor: &Actor,
     before: Option<&ObjectRow>,
     site: &ObjectRow,
 ) -> Result<(), Error> {
-    let [bmc, console] = MEMBERS.map(|member| list_changed(before, site, member));
+    let bmc = list_changed(before, site, "bmc_networks")?;
+    let console = list_changed(before, site, "console_networks")?;
     let mut faults = Vec::new();
     for (_, name, spec) in db::agents::list_subnets(conn, site.id).await? {
         let Some(subnet) = read_network(&spec) else {
@@ -65,7 +67,7 @@ pub(super) async fn check_site(
         bmc: &bmc,
         console: &console,
     };
-    refuse_outside(conn, site, &outside).await
+    refuse_outside(conn, actor, site, &outside).await
 }
 
 /// Rejects a newly written credential whose networks leave out a node with the credential.
@@ -74,33 +76,37 @@ pub(super) async fn check_site(
 /// 409 naming the nodes; when the database fails.
 pub(super) async fn check_credential(
     conn: &mut PgConnection,
+    actor: &Actor,
     before: Option<&ObjectRow>,
     credential: &ObjectRow,
 ) -> Result<(), Error> {
-    let bmc = list_changed(before, credential, "networks");
+    let bmc = list_changed(before, credential, "networks")?;
     let outside = Limits {
         bmc: &bmc,
         console: &[],
     };
-    refuse_outside(conn, credential, &outside).await
+    refuse_outside(conn, actor, credential, &outside).await
 }
 
 async fn refuse_outside(
     conn: &mut PgConnection,
+    actor: &Actor,
     row: &ObjectRow,
     limits: &Limits<'_>,
 ) -> Result<(), Error> {
-    let nodes = db::outside::list_nodes(conn, row.id, limits, NAMED).await?;
-    if nodes.is_empty() {
-        return Ok(());
+    let mut broken = BTreeMap::new();
+    for node in db::outside::list_nodes(conn, row.id, limits).await? {
+        let bmc = node.bmc.map(|address| format!("BMC {address}"));
+        let console = node.console.map(|address| format!("console {address}"));
+        let addresses: Vec<String> = bmc.into_iter().chain(console).collect();
+        broken.insert(node.name, addresses.join(", "));
     }
-    let detail = format!(
-        "Nodes have an address outside of the new networks of the {} {}: {}. Add the networks of these addresses, or correct the nodes first.",
-        row.kind,
-        row.name,
-        nodes.join(", ")
+    let rule = format!(
+        "The new networks of the {} {} leave out",
+        row.kind, row.name
     );
-    Err(Error::conflict("outside_networks", detail))
+    let advice = "Add the networks of these addresses, or correct the nodes first.";
+    refusal::refuse(conn, actor, &broken, &rule, advice).await
 }
 
 /// Rejects a newly written subnet that overlaps the networks of BMCs or consoles of its site.
@@ -123,7 +129,7 @@ pub(super) async fn check_subnet(
         return Ok(());
     };
     for member in MEMBERS {
-        let networks = read_networks(&site.spec, member);
+        let networks = networks_of(&site, member)?;
         if let Some((_, taken)) = find_overlap(&networks, network) {
             let detail = format!(
                 "{network} overlaps {taken} of the {member} of the site {}: a provisioning subnet has no BMC and no console.",
@@ -138,12 +144,17 @@ pub(super) async fn check_subnet(
 
 /// The networks of a member where the write changes the member, and none otherwise: networks that
 /// are stored already block no other change.
-fn list_changed(before: Option<&ObjectRow>, row: &ObjectRow, member: &str) -> Vec<IpNet> {
-    let new = read_networks(&row.spec, member);
-    match before.map(|before| read_networks(&before.spec, member)) {
-        Some(former) if former == new => Vec::new(),
-        Some(_) | None => new,
-    }
+fn list_changed(
+    before: Option<&ObjectRow>,
+    row: &ObjectRow,
+    member: &str,
+) -> Result<Vec<IpNet>, Error> {
+    let new = networks_of(row, member)?;
+    let former = before.map(|before| stored_networks(&before.spec, member));
+    Ok(match former {
+        Some(Ok(former)) if former == new => Vec::new(),
+        Some(Ok(_) | Err(_)) | None => new,
+    })
 }
 
 fn read_network(subnet: &Value) -> Option<Ipv4Net> {

@@ -14,7 +14,6 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use crate::auth::Actor;
-use crate::auth::access::Named;
 use crate::db;
 use crate::document;
 use crate::engine::compatibility::Onto;
@@ -24,8 +23,6 @@ use crate::intents::claims::replicas;
 
 /// The largest number of nodes named in a plan.
 const NAMED: i64 = 10_000;
-/// The largest number of nodes whose place is compared with the read scope of the caller.
-const COMPARED: usize = 200;
 
 /// The effect of a change on the nodes with a reference to the object.
 pub(super) struct Reach {
@@ -124,14 +121,15 @@ impl Reach {
         }
         let id = id.parse().map_err(Error::internal)?;
         if self.direct {
-            let (nodes, node_count) = db::dependents::list_users(conn, id, NAMED).await?;
+            let (nodes, node_count) = db::dependents::list_nodes_of(conn, id, NAMED).await?;
             let mut gates = Vec::new();
             if self.gated && node_count > 0 {
                 let pools = db::plans::list_pools(conn, id).await?;
                 gates = list_gates(conn, &pools).await?;
             }
+            // A scope with labels may have a rack without the rack's nodes.
             return Ok(PlannedObject {
-                nodes: keep_readable(conn, actor, nodes).await?,
+                nodes: actor.keep_readable(conn, nodes, usize::MAX).await?,
                 node_count,
                 gates,
                 ..planned
@@ -187,25 +185,6 @@ impl Reach {
         }
         Ok(false)
     }
-}
-
-/// Keeps the names of nodes within the actor's read scope. A scope with labels may have a rack
-/// without the rack's nodes.
-async fn keep_readable(
-    conn: &mut PgConnection,
-    actor: &Actor,
-    names: Vec<String>,
-) -> Result<Vec<String>, Error> {
-    if actor.sight().is_empty() {
-        return Ok(names);
-    }
-    let mut readable = Vec::new();
-    for name in names.into_iter().take(COMPARED) {
-        if actor.find_node(conn, &name).await?.is_some() {
-            readable.push(name);
-        }
-    }
-    Ok(readable)
 }
 
 async fn of_pool(
@@ -269,14 +248,8 @@ pub(super) async fn add_new_claims(
     let node_count = planned.node_count + i64::from(claims);
     let mut nodes = planned.nodes.clone();
     for name in coming {
-        let named = Named {
-            kind: "node",
-            key: &name,
-        };
-        match actor.need(conn, "fleet.read", named).await {
-            Ok(()) => nodes.push(name),
-            Err(Error::NotFound(_) | Error::Forbidden(_)) => {}
-            Err(other) => return Err(other),
+        if actor.find_node(conn, &name).await?.is_some() {
+            nodes.push(name);
         }
     }
     let mut findings = fit::check_coming(conn, &nodes[planned.nodes.len()..], &pool).await?;

@@ -30,11 +30,3 @@ pub(crate) async fn find_blockers(
         _ => Vec::new(),
     })
 }
-
-/// Rejects the action where any blocker exists.
-pub(crate) fn refuse(blockers: &[String]) -> Result<(), Error> {
-    match blockers.is_empty() {
-        true => Ok(()),
-        false => Err(Error::conflict("blocked", blockers.join(" "))),
-    }
-}

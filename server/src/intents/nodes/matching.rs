@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::dry_run;
 use crate::intents::idempotency::IdempotencyKey;
-use crate::intents::nodes::{budgets, write};
+use crate::intents::nodes::{blockers, write};
 use crate::intents::preconditions::Preconditions;
 use crate::intents::writing::{self, Effect};
 
@@ -318,7 +318,7 @@ pub(crate) async fn match_machine(
             };
             return Answer::ok(&plan).map(Effect::Told);
         }
-        budgets::refuse(&blockers)?;
+        blockers::refuse(&blockers)?;
         bind(conn, app, actor, &pair, spec).await?;
         let reason = body.reason.as_deref();
         record_done(conn, app, actor, &pair, &macs, &changes, reason).await

@@ -3,6 +3,7 @@
 pub mod actions; // Requests of actions
 pub(crate) mod addresses; // Reservation of addresses
 pub mod adopt; // Adoption of a running machine
+pub(crate) mod blockers; // Refusal of a blocked action
 pub(crate) mod budgets; // Power budgets of racks
 pub(crate) mod erasures; // Actions erasing disks, beyond the hourly limit
 pub(crate) mod matching; // Match of a discovered machine with a declared node

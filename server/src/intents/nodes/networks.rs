@@ -1,12 +1,13 @@
-//! The networks of BMCs and consoles, at the write of a node. A new or changed address is inside of
-//! the networks of the node's site, and of the networks of the credential. An address stored before
-//! its site declared networks stays.
+//! The networks of BMCs and consoles, at the write of a node. A new address is inside of the
+//! networks of the node's site, and of the networks of the credential. The same holds after a
+//! change of address, port, credential or site. An address stored before its site declared networks
+//! stays.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use muster_api::nodes::{NodeConsole, NodePower, NodeSpec};
-use muster_core::out_of_band::{is_inside, list_networks};
+use muster_api::nodes::{BmcPlace, NodeConsole, NodePower, NodeSpec};
+use muster_core::out_of_band::{find_special, is_inside, list_networks};
 use serde_json::Value;
 use sqlx::PgConnection;
 
@@ -22,31 +23,29 @@ struct Way<'spec> {
     pointer: &'static str,
     /// The member of the site's spec with the networks.
     member: &'static str,
+    /// The device at the address, for messages.
+    device: &'static str,
     address: IpAddr,
     port: u16,
     credential: Option<&'spec str>,
 }
 
 fn find_bmc(spec: &NodeSpec) -> Option<Way<'_>> {
-    let (pointer, address, port, credential) = match &spec.power {
-        NodePower::Redfish { bmc } => (
-            "/spec/power/redfish/bmc",
-            bmc.address,
-            bmc.port,
-            &bmc.credential,
-        ),
-        NodePower::Ipmi { bmc } => (
-            "/spec/power/ipmi/bmc",
-            bmc.address,
-            bmc.port,
-            &bmc.credential,
-        ),
+    let BmcPlace {
+        address,
+        port,
+        credential,
+    } = spec.power.find_bmc()?;
+    let pointer = match spec.power {
+        NodePower::Redfish { .. } => "/spec/power/redfish/bmc",
+        NodePower::Ipmi { .. } => "/spec/power/ipmi/bmc",
         NodePower::Manual { .. } => return None,
     };
     Some(Way {
         site: &spec.site,
         pointer,
         member: "bmc_networks",
+        device: "BMC",
         address,
         port,
         credential: Some(credential),
@@ -59,6 +58,7 @@ fn find_console(spec: &NodeSpec) -> Option<Way<'_>> {
         site: &spec.site,
         pointer: "/spec/console/tcp",
         member: "console_networks",
+        device: "console",
         address,
         port,
         credential: None,
@@ -121,6 +121,7 @@ async fn check_site(
         site,
         pointer,
         member,
+        device,
         address,
         ..
     } = way;
@@ -128,17 +129,24 @@ async fn check_site(
     let Some(row) = db::objects::find(conn, "site", site).await? else {
         return Ok(());
     };
-    let networks = read_networks(&row.spec, member);
+    let networks = document::networks_of(&row, member)?;
     if is_inside(&networks, address) {
         return Ok(());
     }
     let pointer = format!("{pointer}/address");
+    if let Some(word) = find_special(IpNet::from(address)) {
+        let detail = format!(
+            "{address} is no address of a {device} ({word}): write the {device}'s own address."
+        );
+        faults.push(fault(pointer, "special_network", detail));
+        return Ok(());
+    }
     faults.push(match networks.is_empty() {
         true => fault(
             pointer,
             "no_networks",
             format!(
-                "The site {site} declares no {member}. An administrator adds the network of {address} to `spec.{member}` of the site first, for example {}.",
+                "The site {site} declares no {member}, and a changed address, port, credential or site needs them. An administrator adds the network of {address} to `spec.{member}` of the site first, for example {}.",
                 IpNet::from(address)
             ),
         ),
@@ -166,7 +174,7 @@ async fn check_credential(
     let Some(row) = db::objects::find(conn, "credential", name).await? else {
         return Ok(());
     };
-    let networks = read_networks(&row.spec, "networks");
+    let networks = document::networks_of(&row, "networks")?;
     if !networks.is_empty() && !is_inside(&networks, way.address) {
         faults.push(fault(
             format!("{}/credential", way.pointer),
@@ -179,11 +187,4 @@ async fn check_credential(
         ));
     }
     Ok(())
-}
-
-/// Reads a list of networks from a stored spec. An absent or unreadable list has no network, so
-/// that an unreadable list allows no new address.
-pub(crate) fn read_networks(spec: &Value, member: &str) -> Vec<IpNet> {
-    let list = spec.get(member).cloned().unwrap_or_default();
-    serde_json::from_value(list).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 //! changes: an agent sends no password to a BMC with another certificate. After a check, a person
 //! accepts the new certificate by writing the digest into the spec.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use muster_api::nodes::{NodePower, NodeSpec};
 use muster_core::ids::NodeId;
@@ -32,12 +32,9 @@ fn read_certificate(spec: &Value) -> Option<Digest> {
 }
 
 fn read_place(spec: &Value) -> Option<SocketAddr> {
-    let place = |address: IpAddr, port: u16| Some(SocketAddr::new(address, port));
-    match document::stored_spec::<NodeSpec>(spec).ok()?.power {
-        NodePower::Redfish { bmc } => place(bmc.address, bmc.port),
-        NodePower::Ipmi { bmc } => place(bmc.address, bmc.port),
-        NodePower::Manual { .. } => None,
-    }
+    let power = document::stored_spec::<NodeSpec>(spec).ok()?.power;
+    let bmc = power.find_bmc()?;
+    Some(SocketAddr::new(bmc.address, bmc.port))
 }
 
 /// Emits an event for a changed address of the BMC, and for an accepted certificate.

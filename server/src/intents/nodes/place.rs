@@ -16,8 +16,8 @@ use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::dry_run;
 use crate::intents::idempotency::IdempotencyKey;
-use crate::intents::nodes::budgets;
 use crate::intents::nodes::resolve::{REFERENCES, find_end};
+use crate::intents::nodes::{blockers, budgets};
 use crate::intents::nodes::{networks, write};
 use crate::intents::references::Referrer;
 use crate::intents::writing::{self, Effect};
@@ -130,7 +130,7 @@ pub async fn rename(
                 blockers,
             });
         }
-        budgets::refuse(&blockers)?;
+        blockers::refuse(&blockers)?;
         db::nodes::set_name(conn, node.id, name.as_str(), app.clock.now()).await?;
         let reason = body.reason.as_deref();
         record_done(conn, app, actor, &node, "rename", &changes, reason).await
@@ -201,7 +201,7 @@ pub async fn relocate(
                 blockers,
             });
         }
-        budgets::refuse(&blockers)?;
+        blockers::refuse(&blockers)?;
         let document = Document::read(raw)?;
         let id = node.id.to_string();
         let current = Some(node.clone());

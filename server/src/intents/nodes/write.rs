@@ -25,10 +25,10 @@ use crate::document::{self, Document};
 use crate::engine::{remains, strangers};
 use crate::error::Error;
 use crate::intents::answer::Answer;
-use crate::intents::nodes::budgets;
 use crate::intents::nodes::requests::{self, ActionRequest};
 use crate::intents::nodes::resolve::{self, REFERENCES};
 use crate::intents::nodes::view;
+use crate::intents::nodes::{blockers, budgets};
 use crate::intents::nodes::{networks, pins};
 use crate::intents::preconditions::Preconditions;
 use crate::intents::references::Referrer;
@@ -208,7 +208,7 @@ async fn allow_replacing(
 ) -> Result<(), Error> {
     allow_change(conn, node, content, macs).await?;
     if let Some(rack) = content.spec["rack"].as_str() {
-        budgets::refuse(&budgets::find_blockers(conn, node, rack).await?)?;
+        blockers::refuse(&budgets::find_blockers(conn, node, rack).await?)?;
     }
     let key = node.id.to_string();
     let named = Named {

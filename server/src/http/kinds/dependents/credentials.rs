@@ -10,10 +10,8 @@ use crate::db;
 use crate::db::nodes::PowerKind;
 use crate::db::objects::ObjectRow;
 use crate::error::Error;
+use crate::http::declared::referrers::describe_referrers;
 use crate::intents::nodes::resolve::{IPMI_USER_BYTES, describe_ipmi_user};
-
-/// The largest number of referring objects named in a refusal.
-const REFERRERS: i64 = 5;
 
 /// Rejects another purpose of a credential in use, and a user too long for IPMI.
 ///
@@ -26,8 +24,8 @@ pub(in crate::http::kinds) async fn keep_use(
     row: &ObjectRow,
 ) -> Result<(), Error> {
     let name = &row.name;
-    let users = db::dependents::list_bmc_users(conn, row.id).await?;
-    // A document that was stored wrongly has no readable purpose; its repair is no change.
+    let users = db::dependents::list_nodes_by_bmc_credential(conn, row.id).await?;
+    // A document that was stored wrongly has no readable purpose; a repair is no change.
     if let Some(purpose) = before.spec["purpose"].as_str()
         && before.spec["purpose"] != row.spec["purpose"]
     {
@@ -38,11 +36,9 @@ pub(in crate::http::kinds) async fn keep_use(
         let rule = format!("The credential {name} with another purpose is wrong for");
         let advice = "Give each node another credential first, or declare another credential.";
         refusal::refuse(conn, actor, &broken, &rule, advice).await?;
-        let referrers = db::objects::list_referrers(conn, row.id, REFERRERS).await?;
-        if !referrers.is_empty() {
+        if let Some(referrers) = describe_referrers(conn, actor, row.id).await? {
             let detail = format!(
-                "The credential {name} is used by {}, so its purpose stays {purpose}: declare another credential.",
-                referrers.join(", ")
+                "The credential {name} is used by {referrers}, so its purpose stays {purpose}: declare another credential."
             );
             return Err(Error::conflict("in_use", detail));
         }

@@ -8,6 +8,7 @@
 //! | subnet: network, agent, gateway, range | address of each MAC | refused here |
 //! | subnet: site; rack: site | site | refused in `residents.rs` |
 //! | rack: units | rack unit | refused here |
+//! | site and credential: networks | addresses of BMC and console | refused in `networks.rs` |
 //! | rack: power budget | reserved watts | shown by the plan; further nodes wait |
 //! | credential: purpose, length of the user | power control | refused here |
 //! | credential: user, secret | power control | shown by the plan |
@@ -16,5 +17,5 @@
 
 pub(super) mod credentials; // Purpose and user against the power control of nodes
 pub(super) mod racks; // Units against the places of nodes
-mod refusal; // The refusal, with the number and names of the nodes
+pub(super) mod refusal; // The refusal, with the number and names of the nodes
 pub(super) mod subnets; // Addresses against the addresses of nodes

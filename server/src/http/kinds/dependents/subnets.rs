@@ -45,7 +45,7 @@ pub(in crate::http::kinds) async fn keep_addresses(
         }
     }
     let rule = format!("The change takes the addresses of subnet {} from", row.name);
-    let advice = "Give each node another address in `macs` first, or leave the addresses to the nodes. \
-                  A claimed node is released before.";
+    let advice = "Give each node another address in `macs` first, or keep these addresses outside of \
+                  the agent, the gateway and the range. Release a claimed node first.";
     refusal::refuse(conn, actor, &broken, &rule, advice).await
 }
