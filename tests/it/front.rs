@@ -10,6 +10,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
 use futures::stream;
+use muster_api::tokens::Role;
 use muster_core::values::Secret;
 use muster_server::http::front::Front;
 use muster_server::http::limits::Rates;
@@ -18,6 +19,7 @@ use muster_server::http::listener::files::Shares;
 use muster_server::http::listener::places::Share;
 use muster_server::http::listener::{self, Bounds, Door};
 use muster_server::router;
+use muster_server::streams::Streams;
 use rcgen::{KeyPair, generate_simple_self_signed};
 use reqwest::{Client, Version};
 use tempfile::TempDir;
@@ -27,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::{LIMIT, PASSWORD, client_at, rates, with_ada};
 use crate::support::server::Server;
+use crate::terraform::Terraform;
 
 const PROXY: [u8; 4] = [127, 0, 0, 1];
 const STRANGER: [u8; 4] = [127, 0, 0, 9];
@@ -48,6 +51,45 @@ async fn proxied(server: &Server, rates: Rates) -> String {
     let router = router::behind(server.app.clone(), rates, front);
     let address = listen(Door::Plain, router, Shares::of(1024).public).await;
     format!("http://{address}")
+}
+
+/// A proxy with HTTP/1.1 has a connection for each stream of its clients.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_behind_a_proxy_leave_connections_for_requests() {
+    let mut server = Server::start().await;
+    let share = Share {
+        most: 6,
+        of_a_source: 1,
+    };
+    server.app.streams = Streams::within(share.most);
+    let front = Front {
+        proxies: vec!["127.0.0.1/32".parse().unwrap()],
+        secure: false,
+    };
+    let router = router::behind(server.app.clone(), Rates::default(), front.clone());
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", socket.local_addr().unwrap());
+    let bounds = Bounds::of(share);
+    let stop = CancellationToken::new();
+    let serving = listener::serve_behind(socket, Door::Plain, router, bounds, front, stop);
+    tokio::spawn(serving);
+    let viewer = server.caller(Role::Viewer).await.token.unwrap();
+    let ask = async |peer: [u8; 4], path: &str| {
+        let request = client_at(peer).get(format!("{url}{path}"));
+        let request = request.bearer_auth(&viewer);
+        request.header("accept", "text/event-stream").send().await
+    };
+    let events = "/v1/events?after=0";
+    let mut open = vec![ask(STRANGER, events).await.unwrap()];
+    assert!(ask(STRANGER, "/v1/sites").await.is_err(), "its whole share");
+    for _ in 0..2 {
+        open.push(ask(PROXY, events).await.unwrap());
+    }
+    assert!(open.iter().all(|answer| answer.status() == 200));
+    let full = ask(PROXY, events).await.unwrap();
+    assert_eq!(full.status(), 503);
+    assert!(full.text().await.unwrap().contains("streams_full"));
+    assert_eq!(ask(PROXY, "/v1/sites").await.unwrap().status(), 200);
 }
 
 /// The answer to a guessed token from a peer, with a header of proxies.
@@ -286,6 +328,33 @@ async fn a_changed_certificate_is_used_without_a_restart_and_only_with_its_key()
     std::fs::write(&files.key, &second.key).unwrap();
     assert!(certificate.reload().unwrap());
     assert!(!is_trusted(&first).await && is_trusted(&second).await);
+}
+
+/// The configuration or the environment of Terraform names the authority.
+#[tokio::test(flavor = "multi_thread")]
+async fn terraform_trusts_the_authority_that_it_was_given() {
+    let server = Server::start().await;
+    let files = Files::of(&issue());
+    let bounds = Shares::of(1024).public;
+    let url = serve(&server, &files.load().unwrap(), bounds).await;
+    let admin = server.admin().await;
+    let terraform = Terraform::at(&url, admin.token.as_deref().unwrap());
+    let site = "resource \"muster_site\" \"lab\" {\n  name = \"lab\"\n}\n";
+    let named = format!("provider \"muster\" {{\n  ca = {:?}\n}}\n", files.chain);
+    terraform.write(&format!("{named}{site}"));
+    terraform.apply().await.expect(0);
+    admin.get("/v1/sites/lab").await.expect(200);
+
+    terraform.write(site);
+    terraform
+        .plan()
+        .await
+        .expect(1)
+        .says("invalid peer certificate");
+    let mut command = terraform.command(&["plan", "-input=false"]);
+    command.env("MUSTER_CA", &files.chain);
+    let planned = command.output().await.unwrap();
+    assert!(planned.status.success(), "{planned:?}");
 }
 
 /// A client of HTTP/2 that does not read its answer holds the connection for the time of a stall

@@ -30,6 +30,14 @@ async fn told(server: &Server, kind: &str) -> Vec<String> {
         .unwrap()
 }
 
+/// Returns whether the binding `bob` keeps lost verbs.
+async fn keeps_lost_verbs(server: &Server) -> bool {
+    sqlx::query_scalar("SELECT keeps_release_verbs FROM objects WHERE name = 'bob'")
+        .fetch_one(&server.app.pool)
+        .await
+        .unwrap()
+}
+
 /// Inserts an administrator's token without the key.
 async fn forge(server: &Server, name: &str) -> Caller {
     let minted = tokens::mint(None);
@@ -234,12 +242,66 @@ async fn a_role_binding_written_without_the_master_key_gives_no_right() {
 }
 
 #[tokio::test]
+async fn a_write_by_the_server_seals_no_lost_verbs_set_by_hand() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let binding = |team: &str| {
+        let labels = json!({ "team": team });
+        json!({ "labels": labels, "spec": { "subject": "user:bob", "role": "viewer" } })
+    };
+    let path = "/v1/role_bindings/bob";
+    admin.put(path, &binding("a")).await.expect(201);
+    let by_hand = "UPDATE objects SET keeps_release_verbs = true WHERE name = 'bob'";
+    // The mark of the version before, under a valid seal, stays at a write of other labels.
+    run(&server, by_hand).await;
+    server.seal_rows().await;
+    admin.put(path, &binding("b")).await.expect(200);
+    assert!(keeps_lost_verbs(&server).await);
+    // A mark set by hand goes with the same write.
+    let other = json!({ "spec": { "subject": "user:bob", "role": "operator" } });
+    admin.put(path, &other).await.expect(200);
+    admin.put(path, &binding("b")).await.expect(200);
+    run(&server, by_hand).await;
+    admin.put(path, &binding("c")).await.expect(200);
+    assert!(!keeps_lost_verbs(&server).await);
+}
+
+#[tokio::test]
+async fn a_late_seal_names_the_rows_that_were_changed_after_their_seal() {
+    let server = Server::start().await;
+    for name in ["changed", "early"] {
+        forge(&server, name).await;
+    }
+    adopt::adopt_once(&server.app).await.unwrap();
+    let late = forge(&server, "late").await;
+    late.get("/v1/users").await.expect(200);
+    run(
+        &server,
+        "UPDATE tokens SET role = 'viewer' WHERE name = 'changed'",
+    )
+    .await;
+    adopt::seal_late(&server.app).await.unwrap();
+    let query = "SELECT detail FROM events WHERE kind = 'rows.sealed_late'";
+    let detail: serde_json::Value = sqlx::query_scalar(query)
+        .fetch_one(&server.app.pool)
+        .await
+        .unwrap();
+    assert_eq!(detail["wrong_seal"], json!(["token changed"]));
+    assert_eq!(
+        detail["tokens"].as_array().map(Vec::len),
+        Some(2),
+        "{detail}"
+    );
+}
+
+#[tokio::test]
 async fn rows_of_the_version_before_are_adopted_once_and_for_a_day() {
     let server = Server::start().await;
     let old = forge(&server, "old").await;
     adopt::adopt_once(&server.app).await.unwrap();
     old.get("/v1/users").await.expect(200);
-    assert_eq!(told(&server, "rows.adopted").await.len(), 1);
+    let adopted = told(&server, "rows.adopted").await;
+    assert_eq!(adopted, ["sealed without a change: 1 token"]);
     // A server of the version before makes a token beside this one.
     let late = forge(&server, "late").await;
     late.get("/v1/users").await.expect(200);
@@ -278,7 +340,37 @@ async fn a_new_installation_has_no_time_for_rows_without_a_seal() {
     let server = Server::start().await;
     let admin = server.caller(Role::Admin).await;
     adopt::adopt_once(&server.app).await.unwrap();
+    let told = told(&server, "rows.adopted").await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with("no row is from before the seals: "),
+        "{told:?}"
+    );
     admin.get("/v1/users").await.expect(200);
     let forged = forge(&server, "forged").await;
     assert_eq!(forged.get("/v1/users").await.status, 401);
+}
+
+#[tokio::test]
+async fn sealed_rows_are_described_by_the_numbers_of_those_that_exist() {
+    let server = Server::start().await;
+    let described = async || {
+        let mut conn = server.app.pool.acquire().await.unwrap();
+        let (master, now) = (&server.app.keys.master, server.app.clock.now());
+        let unsealed = adopt::find_unsealed(&mut conn, master, now).await.unwrap();
+        unsealed.describe()
+    };
+    assert_eq!(described().await, "no row");
+    forge(&server, "one").await;
+    assert_eq!(described().await, "1 token");
+    forge(&server, "two").await;
+    insert_person(&server, "ada", "viewer").await;
+    assert_eq!(described().await, "2 tokens and 1 person");
+    insert_person(&server, "bob", "viewer").await;
+    run(
+        &server,
+        "INSERT INTO sessions SELECT '\\x01', id, now(), now() + interval '100 years' FROM users WHERE name = 'ada'",
+    )
+    .await;
+    assert_eq!(described().await, "2 tokens, 2 people and 1 session");
 }

@@ -568,3 +568,28 @@ async fn one_person_is_shown_by_name_and_by_id() {
         403
     );
 }
+
+#[tokio::test]
+async fn a_token_grants_no_role_and_no_limit_of_releases_beyond_its_own() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let wanted = |name: &str, role: &str, releases: u32| json!({ "name": name, "role": role, "expires_in_s": 3600, "releases_per_hour": releases });
+    let path = "/v1/tokens";
+    let made = admin.post(path, &wanted("ops", "operator", 5)).await;
+    let made = made.expect(201).body["secret"].as_str().map(str::to_owned);
+    let ops = server.with(made);
+    for granted in [wanted("same", "operator", 5), wanted("less", "viewer", 0)] {
+        ops.post(path, &granted).await.expect(201);
+    }
+    for (refused, told) in [
+        (wanted("more", "operator", 6), "cannot grant a higher limit"),
+        (wanted("root", "admin", 5), "the role admin"),
+        (
+            wanted("owner", "release_owner", 5),
+            "the role release_owner",
+        ),
+    ] {
+        let refused = ops.post(path, &refused).await.expect(403);
+        assert!(refused.text.contains(told), "{}", refused.text);
+    }
+}

@@ -64,7 +64,11 @@ pub(crate) fn folder() -> TempDir {
 impl Server {
     /// Starts one and waits until it serves.
     pub(crate) fn start() -> Self {
-        let dir = folder();
+        Self::start_in(folder(), "http", &[])
+    }
+
+    /// The same in a folder, with more options and the scheme of the address.
+    pub(crate) fn start_in(dir: TempDir, scheme: &str, options: &[&str]) -> Self {
         let mut command = Command::new(MUSTER);
         command.args([
             "dev",
@@ -76,6 +80,7 @@ impl Server {
         ]);
         command
             .arg(dir.path().join("data"))
+            .args(options)
             .env("MUSTER_LOG", "info")
             .stdin(Stdio::null())
             .stdout(Stdio::null());
@@ -104,7 +109,7 @@ impl Server {
         // What it goes on to say is read, so that it never waits for a reader.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Self {
-            url: format!("http://{address}"),
+            url: format!("{scheme}://{address}"),
             agent_url: format!("https://{agents}"),
             dir,
             child,

@@ -78,6 +78,42 @@ fn plain_http_beyond_loopback_is_refused_with_both_options() {
 }
 
 #[test]
+fn a_server_with_a_certificate_is_called_with_its_authority_alone() {
+    let dir = folder();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let (certificate, key) = (at("cert.pem"), at("key.pem"));
+    let mut openssl = Command::new("openssl");
+    openssl
+        .args([
+            "req",
+            "-x509",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=muster",
+        ])
+        .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-out", &certificate, "-keyout", &key]);
+    run(&mut openssl, "").expect(0);
+    let options = ["--tls-cert", &certificate, "--tls-key", &key];
+    let server = Server::start_in(dir, "https", &options);
+    server
+        .muster(&["site", "create", "lab", "--ca", &certificate])
+        .expect(0);
+    let mut named = server.command(&["site", "list"]);
+    run(named.env("MUSTER_CA", &certificate), "")
+        .expect(0)
+        .says("lab");
+    server
+        .muster(&["site", "list"])
+        .expect(5)
+        .says("invalid peer certificate");
+}
+
+#[test]
 fn a_passed_descriptor_other_than_a_socket_is_named_with_the_remedy() {
     let home = folder();
     let data = home.path().join("data");

@@ -11,6 +11,7 @@ use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::wait::{Wait, WaitReason};
 use sqlx::PgConnection;
 
+use super::caution::OLDER;
 use super::{disruption, recoveries, snapshot, work};
 use crate::db;
 use crate::db::lifecycle::EngineNode;
@@ -103,9 +104,9 @@ async fn find_caution(
         return Ok(None);
     };
     let caution = db::cautions::find_for_node(conn, node.id).await?;
-    Ok(caution.map(|caution| Wait {
+    Ok(caution.map(|_| Wait {
         reason: WaitReason::Caution,
-        condition: format!("caution mode: {}", caution.because),
+        condition: format!("caution mode: {OLDER}"),
         owner: "an administrator".into(),
         next_action: format!("{} after `muster caution confirm`", step.title()),
         until: None,

@@ -11,6 +11,7 @@ use muster_core::wire::node::{Answer, Challenge};
 use serde_json::json;
 use sqlx::PgConnection;
 
+use super::caution::OLDER;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::permits::PermitRow;
@@ -34,8 +35,8 @@ pub async fn redeem(
     let job = db::jobs::lock_current(conn, request.job, agent, request.attempt)
         .await?
         .ok_or_else(stale)?;
-    if let Some(caution) = db::cautions::find_for_node(conn, job.node).await? {
-        return Err(Error::Caution(caution.because));
+    if db::cautions::find_for_node(conn, job.node).await?.is_some() {
+        return Err(Error::Caution(format!("Caution mode: {OLDER}.")));
     }
     let row = db::permits::lock(conn, request.permit).await?;
     let verdict = match &row {

@@ -2,10 +2,12 @@
 
 use muster_api::cautions::{Caution, CautionStatus, ConfirmCaution, Witness};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::access::Sight;
 use crate::app::App;
 use crate::auth::Actor;
+use crate::db::cautions::CautionRow;
 use crate::db::{self, filter};
 use crate::engine::caution;
 use crate::error::Error;
@@ -15,6 +17,8 @@ use crate::intents::writing::{self, Effect};
 
 /// The longest note, in bytes.
 const NOTE: usize = 1000;
+/// The reason for a reader without sight of every site of the witnesses.
+const ELSEWHERE: &str = "An agent or a node remembers more than the database.";
 
 /// Ends caution mode, for the API and the pages.
 ///
@@ -43,10 +47,6 @@ pub(crate) async fn status(conn: &mut PgConnection, sight: &Sight) -> Result<Cau
     let open = db::cautions::find_open(conn).await?;
     let since = open.as_ref().map(|row| row.noticed_at);
     let sites = filter::list_visible(conn, &filter::objects_of("site"), sight).await?;
-    let witnessed = match &open {
-        Some(row) => db::cautions::list_sites(conn, row.id, sites.as_deref()).await?,
-        None => Vec::new(),
-    };
     let agents = db::agents::list(conn, sites.as_deref())
         .await?
         .into_iter()
@@ -60,14 +60,44 @@ pub(crate) async fn status(conn: &mut PgConnection, sight: &Sight) -> Result<Cau
                 heard,
             }
         });
-    Ok(CautionStatus {
-        agents: agents.collect(),
-        caution: open.map(|row| Caution {
-            id: row.id,
-            because: row.because,
-            noticed_at: row.noticed_at,
-            whole_fleet: row.whole_fleet,
-            sites: witnessed,
-        }),
-    })
+    let agents = agents.collect();
+    let caution = match open {
+        Some(row) => {
+            let shown = find_shown(conn, &row, sites.as_deref()).await?;
+            Some(Caution {
+                id: row.id,
+                because: shown.because,
+                noticed_at: row.noticed_at,
+                whole_fleet: row.whole_fleet,
+                sites: shown.sites,
+            })
+        }
+        None => None,
+    };
+    Ok(CautionStatus { agents, caution })
+}
+
+/// The part of a caution that depends on the reader.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    pub because: String,
+    /// The names of the visible sites with a witness.
+    pub sites: Vec<String>,
+}
+
+/// Returns the part of a caution for a reader. The reason names an agent or a node, so a reader of
+/// only some sites of the witnesses gets a reason without names.
+pub(crate) async fn find_shown(
+    conn: &mut PgConnection,
+    row: &CautionRow,
+    visible: Option<&[Uuid]>,
+) -> Result<Shown, Error> {
+    let sites = db::cautions::list_sites(conn, row.id, visible).await?;
+    let has_hidden = visible.is_some()
+        && db::cautions::list_sites(conn, row.id, None).await?.len() > sites.len();
+    let because = match has_hidden {
+        true => ELSEWHERE.to_owned(),
+        false => row.because.clone(),
+    };
+    Ok(Shown { because, sites })
 }

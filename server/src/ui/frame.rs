@@ -9,7 +9,7 @@ use http::request::Parts;
 use jiff::Timestamp;
 
 use super::assets::{URLS, Urls};
-use super::caution::{self, Banner};
+use super::caution::{self, Banner, UnarmedToken};
 use super::format::{self, Moment};
 use crate::app::App;
 use crate::auth::Actor;
@@ -30,7 +30,7 @@ pub(super) struct Visit {
     pub now: Timestamp,
     caution: Option<Banner>,
     armed: Option<String>,
-    unarmed_token: Option<String>,
+    unarmed_token: Option<UnarmedToken>,
 }
 
 impl Visit {
@@ -53,13 +53,15 @@ impl FromRequestParts<App> for Visit {
             .map(|text| text.as_str())
             .filter(|text| text.len() <= LONGEST_ADDRESS);
         let jar = CookieJar::from_headers(&parts.headers);
+        // The caller, if the handler takes the caller before the visit.
+        let sight = parts.extensions.get::<Actor>().map(Actor::sight);
         Ok(Self {
             here: here.unwrap_or_else(|| parts.uri.path()).to_owned(),
             request_id: request_id::of(&parts.headers).unwrap_or_default(),
             part: parts.headers.contains_key("hx-request"),
             theme: theme(jar.get("muster_theme").map(|cookie| cookie.value())),
             now: app.clock.now(),
-            caution: caution::banner(app).await,
+            caution: caution::banner(app, sight.as_ref()).await,
             armed: caution::armed(app).await,
             unarmed_token: caution::find_unarmed_token(app).await,
         })
@@ -144,8 +146,9 @@ pub(super) struct Frame {
     pub caution: Option<Banner>,
     /// Warning about the armed local administrator.
     pub armed: Option<String>,
-    /// The name of an administrator's token without a person, used beside an identity provider.
-    pub unarmed_token: Option<String>,
+    /// An administrator's token without a person, used or refused beside an identity provider.
+    /// Shown to readers of tokens.
+    pub unarmed_token: Option<UnarmedToken>,
     pub urls: &'static Urls,
 }
 
@@ -167,7 +170,10 @@ impl Frame {
             live: "any",
             caution: visit.caution.clone(),
             armed: visit.armed.clone(),
-            unarmed_token: visit.unarmed_token.clone(),
+            unarmed_token: visit
+                .unarmed_token
+                .clone()
+                .filter(|_| actor.holding.everywhere("token.read")),
             ..Self::bare(
                 &visit.here,
                 &visit.request_id,

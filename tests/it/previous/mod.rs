@@ -1,5 +1,5 @@
 //! Programs of the version before against today's. tests/previous/COMMIT names the commit, `make previous` builds the programs, CONTRIBUTING.md says how to
-//! add a case.
+//! add a case. cli/tests/it/upgrade.rs has the stored rows of an upgrade: today's `muster` is a program of that crate.
 
 mod agent; // Agents over the whole life of a node
 mod hardware; // Hardware, disk and tools as files

@@ -259,11 +259,10 @@ fn the_clock_and_tasks_are_values() {
     );
 }
 
-#[test]
-fn every_test_that_the_faults_name_exists() {
-    let table =
-        std::fs::read_to_string(root().join("docs/faults.md")).expect("the table of faults");
-    let mut names: Vec<&str> = Vec::new();
+/// Returns the tests in the last column of a table.
+fn list_named_tests(document: &str) -> Vec<String> {
+    let table = std::fs::read_to_string(root().join(document)).expect("a document with a table");
+    let mut names = Vec::new();
     for row in table
         .lines()
         .filter(|line| line.starts_with("| ") && !line.starts_with("| #"))
@@ -273,22 +272,33 @@ fn every_test_that_the_faults_name_exists() {
             .rsplit('|')
             .next()
             .unwrap_or_default();
-        let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
-        assert!(!named.is_empty(), "no test: {row}");
+        let named = tests.split('`').skip(1).step_by(2);
+        let named: Vec<String> = named.map(str::to_owned).collect();
+        assert!(!named.is_empty(), "{document}: no test: {row}");
         names.extend(named);
     }
-    assert!(names.len() > 40, "the table cannot be read: {names:?}");
-    let text: String = ["core", "server", "agent", "node", "lab", "tests"]
-        .iter()
-        .flat_map(|room| sources(room))
-        .map(|source| source.text)
-        .collect();
-    let missing: Vec<&&str> = names
-        .iter()
-        .filter(|name| !text.contains(&format!("fn {name}(")))
-        .collect();
     assert!(
-        missing.is_empty(),
-        "docs/faults.md names tests that do not exist: {missing:?}"
+        names.len() > 40,
+        "{document}: the table cannot be read: {names:?}"
     );
+    names
+}
+
+#[test]
+fn every_test_that_the_tables_name_exists() {
+    let text: String = [
+        "core", "api", "server", "agent", "node", "cli", "lab", "tests",
+    ]
+    .iter()
+    .flat_map(|room| sources(room))
+    .map(|source| source.text)
+    .collect();
+    for document in ["docs/faults.md", "docs/security-tests.md"] {
+        let mut missing = list_named_tests(document);
+        missing.retain(|name| !text.contains(&format!("fn {name}(")));
+        assert!(
+            missing.is_empty(),
+            "{document} names tests that do not exist: {missing:?}"
+        );
+    }
 }

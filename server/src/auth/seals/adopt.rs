@@ -25,6 +25,8 @@ use crate::keys::MasterKey;
 const FILE: &str = "rows-adopted";
 /// Most names in the detail of an event.
 const NAMED: usize = 100;
+/// The event of a first start without a row of the version before, as in a new installation.
+const NO_FORMER_ROW: &str = "no row is from before the seals: only tokens, people, role bindings and sessions with a seal count";
 
 /// Rows without a valid seal.
 #[derive(Clone, Debug, Default)]
@@ -44,15 +46,20 @@ impl Unsealed {
             && self.sessions.is_empty()
     }
 
-    /// Describes the rows by their numbers.
+    /// Describes the rows by their numbers: `2 tokens and 1 session`, or `no row`.
     pub fn describe(&self) -> String {
-        format!(
-            "{} tokens, {} people, {} role bindings and {} sessions",
-            self.tokens.len(),
-            self.people.len(),
-            self.bindings.len(),
-            self.sessions.len()
-        )
+        let counts = [
+            describe_count(self.tokens.len(), "token", "tokens"),
+            describe_count(self.people.len(), "person", "people"),
+            describe_count(self.bindings.len(), "role binding", "role bindings"),
+            describe_count(self.sessions.len(), "session", "sessions"),
+        ];
+        let counts: Vec<String> = counts.into_iter().flatten().collect();
+        match counts.split_last() {
+            None => "no row".to_owned(),
+            Some((last, [])) => last.clone(),
+            Some((last, before)) => format!("{} and {last}", before.join(", ")),
+        }
     }
 
     /// Returns the event of the adoption of these rows.
@@ -60,14 +67,47 @@ impl Unsealed {
         let tokens: Vec<&str> = self.tokens.iter().map(|row| &*row.name).collect();
         let people: Vec<&str> = self.people.iter().map(|row| &*row.name).collect();
         let bindings: Vec<&str> = self.bindings.iter().map(|row| &*row.name).collect();
+        let wrong = self.list_wrong();
         let detail = json!({
             "tokens": tokens[..tokens.len().min(NAMED)],
             "people": people[..people.len().min(NAMED)],
             "role_bindings": bindings[..bindings.len().min(NAMED)],
             "sessions": self.sessions.len(),
+            "wrong_seal": wrong[..wrong.len().min(NAMED)],
         });
-        let summary = format!("{} without a seal are sealed as they are", self.describe());
+        let found = match wrong.len() {
+            0 => String::new(),
+            count => format!(" ({count} with a wrong seal)"),
+        };
+        let summary = match self.is_empty() {
+            true => "every token, person, role binding and session has a seal already".to_owned(),
+            false => format!("sealed without a change: {}{found}", self.describe()),
+        };
         NewEvent::new(at, actor, kind, summary).with(detail)
+    }
+
+    /// Lists the rows with a wrong seal, which were changed after the seal: `token ci`. A server of
+    /// the version before changes rows so, and so does a writer of the database.
+    fn list_wrong(&self) -> Vec<String> {
+        let tokens = self.tokens.iter().filter(|row| row.seal.is_some());
+        let people = self.people.iter().filter(|row| row.seal.is_some());
+        let bindings = self.bindings.iter().filter(|row| row.seal.is_some());
+        let sessions = self.sessions.iter().filter(|row| row.seal.is_some());
+        tokens
+            .map(|row| format!("token {}", row.name))
+            .chain(people.map(|row| format!("person {}", row.name)))
+            .chain(bindings.map(|row| format!("role binding {}", row.name)))
+            .chain(sessions.map(|row| format!("session of the person {}", row.user_id)))
+            .collect()
+    }
+}
+
+/// Describes a number of rows. Returns `None` for no rows.
+fn describe_count(number: usize, one: &str, many: &str) -> Option<String> {
+    match number {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        _ => Some(format!("{number} {many}")),
     }
 }
 
@@ -141,6 +181,20 @@ pub async fn seal_rows(
     now: Timestamp,
 ) -> Result<Unsealed, Error> {
     let unsealed = find_unsealed(conn, master, now).await?;
+    seal_found(conn, master, &unsealed).await?;
+    Ok(unsealed)
+}
+
+/// Seals rows that were found without a valid seal.
+///
+/// # Errors
+///
+/// When the database fails.
+pub async fn seal_found(
+    conn: &mut PgConnection,
+    master: &MasterKey,
+    unsealed: &Unsealed,
+) -> Result<(), Error> {
     for row in &unsealed.tokens {
         let (seal, plain) = (text::seal_token(master, row), text::seal_plain(master, row));
         let seals = TokenSeals {
@@ -162,7 +216,7 @@ pub async fn seal_rows(
         let seal = text::seal_session(master, &row.token_hash, row.user_id, row.expires_at);
         db::row_seals::set_session(conn, &row.token_hash, &seal).await?;
     }
-    Ok(unsealed)
+    Ok(())
 }
 
 /// Adopts the rows of the version before, unless an adoption is remembered. Runs before the first
@@ -208,9 +262,11 @@ async fn adopt(conn: &mut PgConnection, master: &MasterKey, now: Timestamp) -> R
         return Ok(());
     }
     let adopted = seal_rows(conn, master, now).await?;
+    let mut event = adopted.event(now, "muster", "rows.adopted");
     if adopted.is_empty() {
         // A new installation, without a server of the version before.
         window::set(conn, master, now, now).await?;
+        NO_FORMER_ROW.clone_into(&mut event.summary);
     } else {
         tracing::info!(
             rows = %adopted.describe(),
@@ -218,7 +274,7 @@ async fn adopt(conn: &mut PgConnection, master: &MasterKey, now: Timestamp) -> R
         );
     }
     // Written for a new installation too: the history remembers the adoption.
-    db::events::insert(conn, adopted.event(now, "muster", "rows.adopted")).await
+    db::events::insert(conn, event).await
 }
 
 /// Seals the rows that servers of the version before have written meanwhile, while the window is
