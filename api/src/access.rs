@@ -32,7 +32,7 @@ words! {
 
 /// Every verb, with the roles holding the verb: `r` release owner, `o` operator, `u` automation,
 /// `v` viewer. The administrator role holds every verb. docs/access.md shows this table in words.
-pub const VERBS: [(&str, &str); 73] = [
+pub const VERBS: [(&str, &str); 75] = [
     ("fleet.read", "rouv"),
     ("node.console", "rou"),
     ("node.evidence", "rou"),
@@ -93,12 +93,14 @@ pub const VERBS: [(&str, &str); 73] = [
     ("maintenance_window.write", "ou"),
     ("monitor.write", ""),
     ("credential.write", ""),
+    ("signing_key.write", ""),
     ("image.write", "r"),
     ("stack.write", "r"),
     ("suite.write", "r"),
     ("cluster.write", ""),
     ("pool.write", "rou"),
     ("pool.set-release", "r"),
+    ("pool.drop-signature", ""),
     ("pool.run-pairs", "ou"),
     ("rollout.plan", "rou"),
     ("rollout.start", "o"),

@@ -31,7 +31,7 @@ pub trait Kind:
 /// Every kind with a collection of its own, as (kind, collection). A kind follows the kinds that it
 /// refers to, because `muster apply` and plans write in this order. The CLI and a test iterate over
 /// this list.
-pub const COLLECTIONS: [(&str, &str); 17] = [
+pub const COLLECTIONS: [(&str, &str); 18] = [
     ("maintenance_window", "maintenance_windows"),
     ("monitor", "monitors"),
     ("site", "sites"),
@@ -40,6 +40,7 @@ pub const COLLECTIONS: [(&str, &str); 17] = [
     ("hardware_profile", "hardware_profiles"),
     ("network_profile", "network_profiles"),
     ("credential", "credentials"),
+    ("signing_key", "signing_keys"),
     ("image", "images"),
     ("stack", "stacks"),
     ("suite", "suites"),

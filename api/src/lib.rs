@@ -35,6 +35,7 @@ pub mod racks; // Cabinets
 pub mod recoveries; // Recovery of failing nodes
 pub mod revisions; // Documents that the nodes of a pool install
 pub mod rollouts; // The claims of a pool, moving to a revision
+pub mod signing_keys; // Public keys of release owners
 pub mod sites; // Places with a provisioning network
 pub mod stacks; // Pins over an image
 pub mod subnets; // Provisioning networks

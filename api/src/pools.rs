@@ -62,6 +62,10 @@ pub struct PoolSpec {
     /// Default: `propose`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_change: OnChange,
+    /// Whether only images with a valid signature of a trusted signing key are installed. A change
+    /// from `true` to `false` needs `pool.drop-signature`. Default: `false`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub require_signature: bool,
     /// Health checks for nodes in service, and recovery of failing nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<PoolHealth>,

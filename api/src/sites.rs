@@ -42,8 +42,8 @@ pub struct SiteSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssh_sources: Vec<Ipv4Net>,
     /// Networks of the BMCs, at most 64, in CIDR notation: `10.78.0.0/24`, `fd00:78::/64`. A new BMC
-    /// address of a node is inside. Loopback, link-local, multicast and provisioning networks are
-    /// refused.
+    /// address of a node must be inside one of these networks. Loopback, link-local, multicast and
+    /// provisioning networks are refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub bmc_networks: Vec<IpNet>,
@@ -54,11 +54,16 @@ pub struct SiteSpec {
 }
 
 /// The live image, as two blobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LiveImage {
     pub kernel: Digest,
     pub initrd: Digest,
+    /// Signature of a release owner: the line printed by `muster image sign-live`. Agents with
+    /// `--live-key` boot no other live image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1000)]
+    pub signature: Option<String>,
 }
 
 impl Kind for SiteSpec {

@@ -12,6 +12,7 @@ mod printing; // Standard output
 mod client; // Subcommands that call the API
 mod duration; // 90s, 15m, 2h
 mod gates; // Suites and profiles shipped with Muster, and the linter
+mod images; // Keys of release owners, and signatures of images
 mod programs; // server, agent, dev, migrate, doctor
 mod reference; // docs/cli.md, from the grammar
 mod stack; // Locks a stack against an image's packages

@@ -26,6 +26,11 @@ pub struct ImageManifest {
     pub kernel: String,
     pub packages: Vec<ImagePackage>,
     pub partitions: ImagePartitions,
+    /// Signature of a release owner: the line printed by `muster image sign`, or minisign's file.
+    /// Pools with `require_signature` need the signature of a trusted key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_length = 1000))]
+    pub signature: Option<String>,
 }
 
 /// An installed package of an image.

@@ -26,6 +26,7 @@ pub mod redact; // Removes secrets from outgoing text
 pub mod remains; // Identifiers by which the remains of a deleted node are found again
 pub mod revisions; // The documents that a node of a pool installs
 pub mod rollout; // Rolling upgrades: the planner and the ledger of disruption
+pub mod signatures; // Signatures of images by release owners
 pub mod stacks; // Pins over an image, the lock, and the converge plan
 pub mod values; // MAC addresses, digests, names, secrets: parsed once
 pub mod wire; // Messages between server, agent and muster-node

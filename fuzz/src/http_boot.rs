@@ -118,6 +118,7 @@ fn spec() -> BootLive {
         },
         expect_uuid: None,
         expect_serial: None,
+        live_signature: None,
     }
 }
 

@@ -187,6 +187,7 @@ fn image(url: &str, blob: &[u8], raw: &[u8]) -> WriteImage {
         },
         user_ca: "ssh-ed25519 AAAA".into(),
         principal: "muster:n:1".into(),
+        signed_image: None,
     }
 }
 

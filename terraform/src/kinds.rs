@@ -91,7 +91,7 @@ const fn declared(word: &'static str, collection: &'static str, schema: &'static
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 18] = [
+pub(crate) const KINDS: [Kind; 19] = [
     declared("site", "sites", "Site"),
     declared("rack", "racks", "Rack"),
     declared("subnet", "subnets", "Subnet"),
@@ -112,6 +112,7 @@ pub(crate) const KINDS: [Kind; 18] = [
     ),
     declared("monitor", "monitors", "Monitor"),
     declared("credential", "credentials", "Credential"),
+    declared("signing_key", "signing_keys", "SigningKey"),
     declared("image", "images", "Image"),
     declared("stack", "stacks", "Stack"),
     declared("suite", "suites", "SuiteObject"),

@@ -12,7 +12,7 @@ use crate::support::fleet;
 use crate::support::server::{Caller, Server};
 
 /// Every list with the grammar: the name, the path, and a filter that fits exactly one item.
-const LISTS: [(&str, &str, &str); 30] = [
+const LISTS: [(&str, &str, &str); 31] = [
     ("list_sites", "/v1/sites", "name=lab"),
     ("list_racks", "/v1/racks", "name=r1"),
     ("list_subnets", "/v1/subnets", "name=prov"),
@@ -34,6 +34,7 @@ const LISTS: [(&str, &str, &str); 30] = [
         "name=nights",
     ),
     ("list_monitors", "/v1/monitors", "name=errors"),
+    ("list_signing_keys", "/v1/signing_keys", "name=release"),
     ("list_images", "/v1/images", "name=debian-12"),
     ("list_stacks", "/v1/stacks", "name=base"),
     ("list_suites", "/v1/suites", "name=smoke"),
@@ -156,6 +157,8 @@ async fn fleet(server: &Server) -> Caller {
         ("/v1/maintenance_windows/other", fleet::maintenance_window()),
         ("/v1/monitors/errors", fleet::monitor()),
         ("/v1/monitors/other", fleet::monitor()),
+        ("/v1/signing_keys/release", fleet::signing_key()),
+        ("/v1/signing_keys/other", fleet::signing_key()),
         ("/v1/suites/other", fleet::suite()),
         ("/v1/pools/other", fleet::pool()),
         ("/v1/stacks/other", fleet::stack()),

@@ -30,7 +30,7 @@ enum Holds {
 use Holds::{All, Nothing, Of, Own, Part};
 
 /// Every list of the API.
-const LISTS: [(&str, &str, Holds); 35] = [
+const LISTS: [(&str, &str, Holds); 36] = [
     ("list_sites", "/v1/sites", Part("/name", "lab", "far-site")),
     ("list_racks", "/v1/racks", Part("/name", "r1", "far-rack")),
     (
@@ -115,6 +115,7 @@ const LISTS: [(&str, &str, Holds); 35] = [
     ("list_network_profiles", "/v1/network_profiles", All),
     ("list_maintenance_windows", "/v1/maintenance_windows", All),
     ("list_monitors", "/v1/monitors", All),
+    ("list_signing_keys", "/v1/signing_keys", All),
     ("list_images", "/v1/images", All),
     ("list_stacks", "/v1/stacks", All),
     ("list_suites", "/v1/suites", All),

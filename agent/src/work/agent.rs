@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use muster_core::clock::Clock;
+use muster_core::signatures::PublicKey;
 use tokio_util::sync::CancellationToken;
 
 use super::binary::NodeBinary;
@@ -38,6 +39,8 @@ pub struct Agent {
     pub blobs: BlobCache,
     /// Reports of live images, saved for a restart.
     pub reports: Reports,
+    /// Public keys for signatures of live images. Empty: a live image needs no signature.
+    pub live_keys: Vec<PublicKey>,
     /// Time without a successful login after which a system expected to be up is treated as down.
     pub silent: Duration,
     /// Sessions kept by a job for the next job on the same node.

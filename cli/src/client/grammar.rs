@@ -10,7 +10,7 @@ use super::{
     gate_runs, kinds, nodes, operations, parts, pools, recoveries, rollouts, tokens, uploads,
     users, version, waivers, webhooks,
 };
-use crate::{gates, stack};
+use crate::{gates, images, stack};
 
 /// The nouns and verbs of `--help`, grouped by purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
@@ -42,6 +42,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "network_profile",
             "maintenance_window",
             "monitor",
+            "signing_key",
             "image",
             "stack",
             "suite",
@@ -186,6 +187,7 @@ fn own(command: Command) -> Command {
         "waiver" => waivers::WaiverVerb::augment_subcommands,
         "breaker" => recoveries::BreakerVerb::augment_subcommands,
         "webhook" => webhooks::WebhookVerb::augment_subcommands,
+        "image" => images::ImageVerb::augment_subcommands,
         "stack" => stack::StackVerb::augment_subcommands,
         _ => return command,
     };

@@ -72,6 +72,11 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
                 crate::gates::GateVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
             return Some(verb.and_then(|verb| crate::gates::run(common.output, verb)));
         }
+        "image" => {
+            if let Ok(verb) = crate::images::ImageVerb::from_arg_matches(matches) {
+                return Some(crate::images::run(common.output, &verb));
+            }
+        }
         "version" => return Some(version::run(common).await),
         // Subcommands without a server: lint or lock a stack, run an agent.
         "stack" => match stack::StackVerb::from_arg_matches(matches) {

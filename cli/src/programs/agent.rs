@@ -7,6 +7,7 @@ use muster_agent::boot::BootPorts;
 use muster_agent::work::AgentOptions;
 use muster_agent::work::identity::Entry;
 use muster_core::clock::Clock;
+use muster_core::signatures::PublicKey;
 use muster_core::values::Secret;
 use muster_server::http::listener::files::raise_limit;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +48,15 @@ pub(crate) struct Loaders {
         default_value = "/usr/share/muster/muster-node"
     )]
     pub muster_node: PathBuf,
+    /// Public key of a release owner, as printed by `muster image key`. With keys, nodes boot only
+    /// live images signed by one of them
+    #[arg(
+        long,
+        env = "MUSTER_LIVE_KEY",
+        value_name = "KEY",
+        value_delimiter = ','
+    )]
+    pub live_key: Vec<PublicKey>,
 }
 
 /// Runs until cancelled.
@@ -85,6 +95,7 @@ pub(crate) fn options(
         data_dir,
         ipxe_dir: loaders.ipxe_dir.clone(),
         muster_node: loaders.muster_node.clone(),
+        live_keys: loaders.live_key.clone(),
         ports: BootPorts::default(),
         clock: Clock::System,
     }

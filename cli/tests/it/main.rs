@@ -10,9 +10,11 @@ mod contexts; // Several servers
 mod doctor; // Faults made for real
 mod gates; // Suites and profiles shipped with Muster
 mod guide; // docs/api.md, typed
+mod images; // Keys of release owners, and signed manifests
 mod logs; // The log's format and level
 mod machines; // Simulated machines behind the server
 mod muster; // The program, and a server for each test
 mod rollouts; // Budgets and rollouts, typed
 mod stacks; // Lint, diff, publish
 mod startup; // Errors at the start of a program, and versions
+mod upgrade; // Rows of the version before, and both servers on them

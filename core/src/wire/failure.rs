@@ -143,6 +143,8 @@ failure_codes! {
     IdentityMismatch = "identity_mismatch",
     /// The image is damaged.
     ImageMalformed = "image_malformed",
+    /// The image has no valid signature of a trusted key.
+    ImageUnsigned = "image_unsigned",
     /// `update-initramfs` failed.
     InitramfsFailed = "initramfs_failed",
     /// The input of a command cannot be read.

@@ -12,7 +12,7 @@ use muster_core::wire::PROTOCOL;
 use muster_core::wire::node::{Failure, FailureCode, ImageWritten, Marker, Plan, WriteImage};
 
 use super::find::{self, Target};
-use super::{fetch, marker, nvram, settle, stream, table};
+use super::{fetch, marker, nvram, settle, signature, stream, table};
 use crate::failure::{fatal, io};
 use crate::job::JobContext;
 use crate::permit::{self, Demand};
@@ -24,14 +24,15 @@ const MOUNT: &str = "/run/muster/root";
 /// Runs the whole job.
 ///
 /// # Errors
-/// `disk_missing`, `disk_ambiguous`, `disk_in_use`, `disk_too_small`, `marked_in_use`,
-/// `permit_refused`, and the failures of the steps.
+/// `image_unsigned`, `disk_missing`, `disk_ambiguous`, `disk_in_use`, `disk_too_small`,
+/// `marked_in_use`, `permit_refused`, and the failures of the steps.
 pub fn write_image(
     plan: &Plan,
     image: &WriteImage,
     cx: &JobContext,
 ) -> Result<ImageWritten, Failure> {
     fetch::check_url(&image.url)?;
+    signature::check_signature(image)?;
     let target = find::by_serial(&image.disk_serial)?;
     // A former process of this job may have died with the root mounted.
     unmount(cx, &paths::at(MOUNT));

@@ -10,6 +10,7 @@ pub mod image; // The job `write-image`
 pub mod marker; // The marker of a disk in use
 pub mod nvram; // The firmware's boot entries
 pub mod settle; // Writes this node's own files into a generic image
+mod signature; // The signature of an image
 pub mod stream; // Network to disk, with both digests verified
 pub mod table; // Fits an image's partitions to the disk
 pub mod verify; // Proof that a wipe erased the disk

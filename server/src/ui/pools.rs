@@ -191,7 +191,7 @@ pub(super) async fn show_pool(
         }
         None => None,
     };
-    let replicas = replicas::describe(&mut conn, &pool)
+    let replicas = replicas::describe(&mut conn, &pool, visit.now)
         .await?
         .map(|standing| render_replicas(standing, visit.now));
     let budget = disruption::describe(&mut conn, &actor, &pool, visit.now).await?;

@@ -222,6 +222,7 @@ impl Objects {
             "network_profiles" => "bonded",
             "maintenance_windows" => "nights",
             "monitors" => "errors",
+            "signing_keys" => "release",
             _ => "x",
         };
         let path = self

@@ -111,8 +111,8 @@ fn pool_kinds() -> [Used; 5] {
     ]
 }
 
-/// Returns the writes of declared kinds. All objects are in use, except monitor, webhook and role
-/// binding: no declared object refers to these three kinds.
+/// Returns the writes of declared kinds. All objects are in use, except monitor, signing key,
+/// webhook and role binding: no declared object refers to these four kinds.
 pub(super) fn list_declared() -> Vec<Write> {
     let mut writes = Vec::new();
     let changed = |mut body: Value| {
@@ -129,6 +129,12 @@ pub(super) fn list_declared() -> Vec<Write> {
     let labels = json!({ "labels": { "a": "b" } });
     writes.push(write("patch_monitor", path, labels, 200));
     writes.push(write("delete_monitor", path, Value::Null, 204));
+    let path = "/v1/signing_keys/release";
+    let key = changed(fleet::signing_key());
+    writes.push(write("put_signing_key", path, key, 200));
+    let labels = json!({ "labels": { "a": "b" } });
+    writes.push(write("patch_signing_key", path, labels, 200));
+    writes.push(write("delete_signing_key", path, Value::Null, 204));
     let path = "/v1/webhooks/ops";
     writes.push(write("put_webhook", path, changed(webhook()), 200));
     writes.push(write(

@@ -81,6 +81,8 @@ async fn fleet(server: &Server, admin: &Caller) -> [String; 3] {
     let monitor = fleet::monitor();
     let path = "/v1/monitors/errors";
     admin.put(path, &monitor).await.expect(201);
+    let (path, key) = ("/v1/signing_keys/release", fleet::signing_key());
+    admin.put(path, &key).await.expect(201);
     admin
         .put("/v1/role_bindings/infra", &role_binding())
         .await

@@ -112,6 +112,7 @@ pub(crate) fn options(door: &Door, token: &str, dir: &std::path::Path) -> AgentO
         data_dir: dir.join("data"),
         ipxe_dir: dir.to_owned(),
         muster_node: dir.join("muster-node"),
+        live_keys: Vec::new(),
         ports: BootPorts::default(),
         clock: Clock::System,
     }

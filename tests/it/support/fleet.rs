@@ -1,5 +1,6 @@
 //! A small fleet for tests: available nodes, and all objects required by a claim.
 
+use muster_core::signatures::SecretKey;
 use serde_json::{Value, json};
 
 use super::server::{Caller, Server};
@@ -48,6 +49,16 @@ pub(crate) fn monitor() -> Value {
         "url": "https://prometheus.example.org/", "query": "sum(rate(gpu_errors_total[5m])) > 0",
         "secret": "Bearer a-token-of-prometheus",
     }})
+}
+
+/// Returns the public key of [`release_key`].
+pub(crate) fn signing_key() -> Value {
+    json!({ "spec": { "public_key": release_key().public().to_string() } })
+}
+
+/// Returns the private key of a release owner.
+pub(crate) fn release_key() -> SecretKey {
+    SecretKey::from_seed(&[7; 32])
 }
 
 /// Returns a profile that fits every node of [`node`]: the profile uses only the boot interface.

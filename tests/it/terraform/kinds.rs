@@ -54,6 +54,10 @@ resource "muster_monitor" "errors" {
   secret         = "Bearer a-token-of-prometheus"
   secret_version = "first"
 }
+resource "muster_signing_key" "release" {
+  name = "release"
+  spec = { public_key = "RWT+gSwS86tM5upKbGPinFIKvvVQexMuxfmVR3auvr57kkIe6mkURtIs", description = "in the safe" }
+}
 resource "muster_credential" "bmc" {
   name           = "bmc"
   spec           = { purpose = "bmc", user = "root" }
@@ -147,7 +151,7 @@ pub(super) fn fleet() -> String {
 }
 
 /// The declared objects after [`changed`]: the kind, the name of the resource, and the name of the object.
-const DECLARED: [(&str, &str, &str); 17] = [
+const DECLARED: [(&str, &str, &str); 18] = [
     ("site", "lab", "lab"),
     ("rack", "r1", "r1"),
     ("subnet", "prov", "prov"),
@@ -155,6 +159,7 @@ const DECLARED: [(&str, &str, &str); 17] = [
     ("network_profile", "bonded", "bonded"),
     ("maintenance_window", "nights", "nights"),
     ("monitor", "errors", "errors"),
+    ("signing_key", "release", "release"),
     ("credential", "bmc", "bmc"),
     ("image", "debian", "debian-12"),
     ("stack", "base", "base"),
@@ -184,6 +189,7 @@ fn changed() -> String {
         ("mtu = 9000", "mtu = 8000"),
         ("length_min = 360", "length_min = 300"),
         ("[5m])) > 0", "[5m])) > 1"),
+        ("in the safe", "in another safe"),
         ("secret_version = \"1\"", "secret_version = \"2\""),
         ("version = \"5.2\"", "version = \"5.3\""),
         (
@@ -237,7 +243,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .run_logged(&["apply", "-auto-approve"])
         .await
         .expect(0);
-    let mut printed = logged.says("17 added, 0 changed, 0 destroyed").text;
+    let mut printed = logged.says("18 added, 0 changed, 0 destroyed").text;
     assert!(printed.contains("[TRACE]"), "everything is logged");
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     let hash =
@@ -249,7 +255,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .apply()
         .await
         .expect(0)
-        .says("1 added, 16 changed, 1 destroyed")
+        .says("1 added, 17 changed, 1 destroyed")
         .text;
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     assert_eq!(admin.get("/v1/racks/r1").await.body["spec"]["units"], 48);
@@ -277,7 +283,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .apply()
         .await
         .expect(0)
-        .says("17 imported, 0 added, 0 changed, 0 destroyed")
+        .says("18 imported, 0 added, 0 changed, 0 destroyed")
         .text;
     printed += &imported.plan().await.expect(0).says("No changes.").text;
     let read = imported.run(&["output", "-json"]).await.expect(0).text;
@@ -307,7 +313,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         );
     }
 
-    terraform.destroy().await.expect(0).says("17 destroyed");
+    terraform.destroy().await.expect(0).says("18 destroyed");
     for (_, collection) in muster_api::kind::COLLECTIONS {
         let left = admin
             .get(&format!("/v1/{collection}"))
@@ -322,7 +328,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         .plan()
         .await
         .expect(2)
-        .says("17 to add, 0 to change, 0 to destroy");
+        .says("18 to add, 0 to change, 0 to destroy");
 }
 
 #[tokio::test]

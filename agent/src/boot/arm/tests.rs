@@ -26,6 +26,7 @@ pub(crate) fn spec(mac: Mac, address: Ipv4Addr) -> BootLive {
         },
         expect_uuid: None,
         expect_serial: None,
+        live_signature: None,
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::identity;
 use super::power::{self, By, Started};
 use super::reach::{OtherKey, keep, reach};
+use super::signed_live::check_signature;
 use super::supply::hold_blob;
 use crate::bmc::{Bmc, BmcError, BmcView, BootOnce, PowerState};
 use crate::boot::arm::{ArmError, ArmedHandle, BootFault};
@@ -32,6 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(20);
 const SSH_PORT: u16 = 22;
 
 pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResult, Failure> {
+    check_signature(&context.agent.live_keys, spec)?;
     hold_blob(context, spec.kernel).await?;
     hold_blob(context, spec.initrd).await?;
     let armed = context

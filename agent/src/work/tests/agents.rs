@@ -40,6 +40,7 @@ fn start(
         data_dir: dir.join("data"),
         ipxe_dir: dir.to_owned(),
         muster_node: dir.join("muster-node"),
+        live_keys: Vec::new(),
         ports: BootPorts::default(),
         clock: Clock::System,
     };

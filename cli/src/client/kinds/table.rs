@@ -191,6 +191,20 @@ pub(super) const NOUNS: &[Noun] = &[
         ],
     },
     Noun {
+        kind: "signing_key",
+        collection: "signing_keys",
+        about: "Signing keys: public keys of release owners, whose signatures of images are trusted",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("PUBLIC KEY", "/spec/public_key", Form::Text),
+            Column::new("ENDS", "/spec/ends_at", Form::Time),
+            AGE,
+            ID,
+        ],
+    },
+    Noun {
         kind: "image",
         collection: "images",
         about: "Images: disk images of operating systems",

@@ -34,8 +34,14 @@ fn check_live_systems() {
         user_key: user_key(),
         expect_uuid: None,
         expect_serial: Some("S".into()),
+        live_signature: None,
     };
-    golden("job-boot-live", &job(JobSpec::BootLive(boot)));
+    golden("job-boot-live", &job(JobSpec::BootLive(boot.clone())));
+    let signed = BootLive {
+        live_signature: Some("RWQ=".into()),
+        ..boot
+    };
+    golden("job-boot-live-signed", &job(JobSpec::BootLive(signed)));
     golden(
         "job-inventory",
         &job(JobSpec::Inventory {

@@ -29,6 +29,7 @@ pub(super) async fn order_live(
         initrd: image.initrd,
         expect_uuid: s.node.smbios_uuid.clone(),
         expect_serial: s.node.serial.clone(),
+        live_signature: image.signature,
     }))
 }
 

@@ -54,6 +54,8 @@ pub(super) struct SiteDocument {
 pub(super) struct LiveDocument {
     pub kernel: Digest,
     pub initrd: Digest,
+    #[serde(default)]
+    pub signature: Option<String>,
 }
 
 pub(super) async fn load<'a>(

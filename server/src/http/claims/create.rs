@@ -20,7 +20,7 @@ use crate::intents::idempotency::IdempotencyKey;
     tag = "claims", params(("Idempotency-Key" = Option<String>, Header)),
     request_body = CreateClaim, responses(
     (status = 201, description = "The claim is bound; `status.operation` is the operation of the installation", body = ref("#/components/schemas/Claim")),
-    (status = 409, description = "No fitting node is available, or the pool's stack is incompatible with the named node", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "No fitting node is available, the pool's stack is incompatible with the named node, or the pool asks for a signature that its image lacks (`unsigned_image`)", body = Problem, content_type = "application/problem+json"),
     (status = 422, description = "The request is well-formed but invalid; `errors` lists each problem", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn create_claim(

@@ -28,7 +28,7 @@ use crate::intents::preconditions::Preconditions;
     params(("claim", description = "Name or id"), ("If-Match" = String, Header), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = ReplaceClaim), responses(
     (status = 202, description = "The operation of the new node; it is done when the claim has the new node", body = Operation),
-    (status = 409, description = "No spare node fits, the node is protected, or the claim has ended. With the code `second_person`, a second person must approve, and Link leads to the approval",
+    (status = 409, description = "No spare node fits, the node is protected, the claim has ended, or the pool asks for a signature that its image lacks (`unsigned_image`). With the code `second_person`, a second person must approve, and Link leads to the approval",
         body = Problem, content_type = "application/problem+json"),
     (status = 412, description = "The claim has changed since the read", body = Problem, content_type = "application/problem+json"),
     (status = 422, description = "No such node", body = Problem, content_type = "application/problem+json"),

@@ -2,8 +2,11 @@
 
 use muster_api::images::ImageStatus;
 use muster_core::images::ImageManifest;
+use muster_core::signatures::check_form;
 use sqlx::PgConnection;
 
+use super::signatures;
+use super::signing_keys::LONGEST_TEXT;
 use crate::app::App;
 use crate::db::objects::ObjectRow;
 use crate::document::fault;
@@ -29,7 +32,25 @@ impl Declared for ImageManifest {
                 "The ESP and the root file system are two partitions.",
             ));
         }
+        let signature = self.signature.as_deref().unwrap_or_default();
+        if signature.chars().count() > LONGEST_TEXT {
+            let detail = format!("At most {LONGEST_TEXT} characters.");
+            faults.push(fault("/spec/signature", "too_long", detail));
+        } else if self.signature.is_some()
+            && let Err(error) = check_form(signature)
+        {
+            let detail = error.to_string();
+            faults.push(fault("/spec/signature", "invalid_signature", detail));
+        }
         faults
+    }
+
+    async fn allow_beside(
+        conn: &mut PgConnection,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
+        signatures::check_image(conn, before, row).await
     }
 
     async fn status(

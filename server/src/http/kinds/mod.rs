@@ -15,6 +15,8 @@ pub(super) mod pools;
 mod racks;
 mod residents;
 mod role_bindings;
+mod signatures;
+mod signing_keys;
 mod sites;
 mod stacks;
 mod subnets;
@@ -29,6 +31,7 @@ use muster_api::monitors::MonitorSpec;
 use muster_api::nodes::NodeSpec;
 use muster_api::pools::PoolSpec;
 use muster_api::racks::RackSpec;
+use muster_api::signing_keys::SigningKeySpec;
 use muster_api::sites::SiteSpec;
 use muster_api::subnets::SubnetSpec;
 use muster_api::webhooks::WebhookSpec;
@@ -61,6 +64,7 @@ pub(super) fn list_references() -> Vec<(&'static str, Table)> {
         of::<MaintenanceWindow>(),
         of::<MonitorSpec>(),
         of::<CredentialSpec>(),
+        of::<SigningKeySpec>(),
         of::<ImageManifest>(),
         of::<StackSpec>(),
         of::<Suite>(),
@@ -84,6 +88,7 @@ pub fn router() -> OpenApiRouter<App> {
         .merge(routes::<MaintenanceWindow>())
         .merge(routes::<MonitorSpec>())
         .merge(routes::<CredentialSpec>())
+        .merge(routes::<SigningKeySpec>())
         .merge(routes::<ImageManifest>())
         .merge(routes::<StackSpec>())
         .merge(routes::<Suite>())

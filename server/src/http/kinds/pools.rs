@@ -9,7 +9,7 @@ use muster_core::recovery::RecoveryPolicy;
 use muster_core::stacks::StackSpec;
 use sqlx::PgConnection;
 
-use super::{fits, residents};
+use super::{fits, residents, signatures};
 use crate::access::Place;
 use crate::app::App;
 use crate::auth::Actor;
@@ -23,6 +23,8 @@ use crate::intents::references::Table;
 
 /// The permission to decide which software, gates and recovery nodes of a pool get.
 const SETS_RELEASE: &str = "pool.set-release";
+/// The permission to install images without a signature.
+const DROPS_SIGNATURE: &str = "pool.drop-signature";
 /// The permission for recoveries with more written root disks.
 const ERASES_MORE: &str = "node.reinstall";
 
@@ -33,6 +35,7 @@ impl Declared for PoolSpec {
         "budget.override",
         "rollout.start",
         SETS_RELEASE,
+        DROPS_SIGNATURE,
         ERASES_MORE,
     ];
     const REFERENCES: Table = &[
@@ -118,7 +121,8 @@ impl Declared for PoolSpec {
     /// another maintenance window or none, or for automatic rollouts. An actor with the permissions may
     /// approve each release, override the budget for each node, or start each rollout, anyway.
     /// New references to an image, stack, suite or hardware profile, and new rungs, need
-    /// `pool.set-release`. Recoveries with more written root disks need `node.reinstall`.
+    /// `pool.set-release`. Images without a signature need `pool.drop-signature`. Recoveries with
+    /// more written root disks need `node.reinstall`.
     fn loosened(&self, new: &Self) -> Vec<&'static str> {
         let most = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
         let more = most(new.releases_per_hour) > most(self.releases_per_hour);
@@ -127,11 +131,13 @@ impl Declared for PoolSpec {
         let window = &self.maintenance_window;
         let window = window.is_some() && *window != new.maintenance_window;
         let starts = new.on_change == OnChange::Start && self.on_change != OnChange::Start;
+        let unsigned = self.require_signature && !new.require_signature;
         let verbs = [
             (release, "approval.decide"),
             (budget, "budget.override"),
             (window || starts, "rollout.start"),
             (sets_release(self, new), SETS_RELEASE),
+            (unsigned, DROPS_SIGNATURE),
             (policy(new).may_erase_more(&policy(self)), ERASES_MORE),
         ];
         let needed = verbs.into_iter().filter(|(is_needed, _)| *is_needed);
@@ -216,11 +222,12 @@ impl Declared for PoolSpec {
     ) -> Result<(), Error> {
         let advice = "release each claim with `muster claim release` first";
         residents::keep_place(conn, before, row, "cluster", advice).await?;
+        signatures::check_pool(conn, before, row).await?;
         fits::check_pool(conn, before, row).await
     }
 
     async fn status(
-        _: &App,
+        app: &App,
         conn: &mut PgConnection,
         row: &ObjectRow,
     ) -> Result<PoolStatus, Error> {
@@ -242,7 +249,7 @@ impl Declared for PoolSpec {
             effective_on_change: spec.on_change,
             effective_undo_window_s: spec.undo_window_s,
             effective_health: spec.health,
-            replicas: replicas::describe(conn, row).await?,
+            replicas: replicas::describe(conn, row, app.clock.now()).await?,
         })
     }
 }

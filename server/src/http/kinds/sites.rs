@@ -4,9 +4,12 @@ use std::ops::RangeInclusive;
 
 use muster_api::sites::SiteSpec;
 use muster_core::rollout::check_axes;
+use muster_core::signatures::check_form;
 use sqlx::PgConnection;
 
 use super::networks;
+use super::signing_keys::LONGEST_TEXT;
+use crate::auth::Actor;
 use crate::db::objects::ObjectRow;
 use crate::document::fault;
 use crate::error::{Error, Fault};
@@ -46,6 +49,19 @@ impl Declared for SiteSpec {
             let detail = "At most 16 networks: name a larger network instead of many small ones.";
             fault("/spec/ssh_sources", "out_of_range", detail)
         });
+        let signature = self
+            .live
+            .iter()
+            .filter_map(|live| live.signature.as_deref());
+        let signature = signature.filter_map(|signature| {
+            let pointer = "/spec/live/signature";
+            if signature.chars().count() > LONGEST_TEXT {
+                let detail = format!("At most {LONGEST_TEXT} characters.");
+                return Some(fault(pointer, "too_long", detail));
+            }
+            let error = check_form(signature).err()?;
+            Some(fault(pointer, "invalid_signature", error.to_string()))
+        });
         let [bmc, console] = networks::MEMBERS.map(|member| format!("/spec/{member}"));
         let bmc = networks::list_faults(&bmc, &self.bmc_networks);
         let console = networks::list_faults(&console, &self.console_networks);
@@ -54,14 +70,16 @@ impl Declared for SiteSpec {
             .chain(sources)
             .chain(bmc)
             .chain(console)
+            .chain(signature)
             .collect()
     }
 
-    async fn allow_beside(
+    async fn allow_dependents(
         conn: &mut PgConnection,
+        actor: &Actor,
         before: Option<&ObjectRow>,
         row: &ObjectRow,
     ) -> Result<(), Error> {
-        networks::check_site(conn, before, row).await
+        networks::check_site(conn, actor, before, row).await
     }
 }

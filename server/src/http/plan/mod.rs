@@ -19,6 +19,7 @@ use muster_api::plans::{Desired, Difference, MakePlan, Plan, PlannedObject};
 use muster_api::pools::PoolSpec;
 use muster_api::problem::{self, Problem};
 use muster_api::racks::RackSpec;
+use muster_api::signing_keys::SigningKeySpec;
 use muster_api::sites::SiteSpec;
 use muster_api::subnets::SubnetSpec;
 use muster_api::webhooks::WebhookSpec;
@@ -178,6 +179,7 @@ async fn plan_kind(
         }
         MonitorSpec::KIND => plan_declared::<MonitorSpec>(app, conn, actor, object).await,
         CredentialSpec::KIND => plan_declared::<CredentialSpec>(app, conn, actor, object).await,
+        SigningKeySpec::KIND => plan_declared::<SigningKeySpec>(app, conn, actor, object).await,
         ImageManifest::KIND => plan_declared::<ImageManifest>(app, conn, actor, object).await,
         StackSpec::KIND => plan_declared::<StackSpec>(app, conn, actor, object).await,
         Suite::KIND => plan_declared::<Suite>(app, conn, actor, object).await,

@@ -13,6 +13,7 @@ use crate::auth::Actor;
 use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::engine::compatibility::{self, Onto};
+use crate::engine::signatures;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::claims::locked::{LockedClaim, refuse_released};
@@ -58,6 +59,9 @@ pub(crate) async fn assign(
                 return Err(Error::conflict("incompatible", why));
             }
             let now = app.clock.now();
+            if erases {
+                signatures::need_proof(conn, claim.pool_id, &wanted.image, now).await?;
+            }
             db::claims::set_assigned(conn, claim.id, stored.id, now).await?;
             let (name, number) = (&claim.name, body.revision);
             let summary = format!("the claim {name} is assigned revision {number}{because}");

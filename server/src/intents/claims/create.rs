@@ -2,6 +2,7 @@
 //! event are written in one transaction.
 
 use http::StatusCode;
+use jiff::Timestamp;
 use muster_api::claims::CreateClaim;
 use muster_core::claims::WaitFor;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
@@ -20,6 +21,7 @@ use crate::db::objects::ObjectRow;
 use crate::db::operations::NewOperation;
 use crate::document::Document;
 use crate::engine::compatibility::{self, Onto};
+use crate::engine::signatures;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
@@ -87,6 +89,7 @@ pub(crate) async fn create(
     if request.spec.node.is_some() {
         allow_stack(conn, &node, &pool).await?;
     }
+    allow_image(conn, pool.id, app.clock.now()).await?;
     let id = ClaimId::new();
     let name = request
         .name
@@ -123,6 +126,26 @@ async fn allow_stack(
         None => Ok(()),
         Some(why) => Err(Error::conflict("incompatible", why)),
     }
+}
+
+/// Rejects a pool that asks for a signature while its present revision has an image without one.
+///
+/// # Errors
+/// 409 `unsigned_image`, or `unreadable` for a revision of another version.
+pub(crate) async fn allow_image(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    if !db::signing_keys::is_required(conn, pool).await? {
+        return Ok(());
+    }
+    let Some(present) = db::revisions::find_present(conn, pool).await? else {
+        return Ok(());
+    };
+    let image = revisions::parse(&present)?.image;
+    let proof = signatures::need_proof(conn, pool, &image, now).await;
+    proof.map(drop)
 }
 
 /// Checks whether the actor may claim this pool or node. An object outside the actor's read scope

@@ -128,6 +128,7 @@ pub(crate) async fn begin_approved(
     if let Some(coming) = find_under_way(conn, locked, body).await? {
         return Ok(coming.operation);
     }
+    create::allow_image(conn, locked.claim.pool_id, app.clock.now()).await?;
     let requester = approver.acting_for(&asker.name);
     let spare = find_spare(conn, approver, &locked.claim, body).await?;
     let object = Named {
@@ -167,6 +168,7 @@ async fn request(
             node: coming.coming_node_name,
         });
     }
+    create::allow_image(conn, locked.claim.pool_id, app.clock.now()).await?;
     let spare = find_spare(conn, actor, &locked.claim, body).await?;
     let wanted = Wanted {
         claim: &locked.claim,

@@ -36,7 +36,8 @@ pub(crate) async fn create_missing(
     let missing = requested_count(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
     let labels = BTreeMap::new();
     let fits = build_filter(conn, pool, &labels).await?;
-    if is_cautious(conn, pool).await? {
+    let now = app.clock.now();
+    if is_cautious(conn, pool).await? || find_unsigned(conn, pool, now).await?.is_some() {
         return Ok(0);
     }
     let mut made = 0;
@@ -57,7 +58,6 @@ pub(crate) async fn create_missing(
         create::bind(conn, app, &Actor::muster(), &node, draft, pool).await?;
         made += 1;
     }
-    let now = app.clock.now();
     if made >= missing {
         end_shortage(conn, pool, now).await?;
     } else if db::claims::list_available(conn, &fits, 1).await?.is_empty() {
@@ -75,6 +75,7 @@ pub(crate) async fn create_missing(
 pub async fn describe(
     conn: &mut PgConnection,
     pool: &ObjectRow,
+    now: Timestamp,
 ) -> Result<Option<PoolReplicas>, Error> {
     let spec: PoolSpec = document::stored(pool)?;
     let Some(wanted) = spec.replicas else {
@@ -85,11 +86,13 @@ pub async fn describe(
     let coming = i64::try_from(next_nodes(conn, pool).await?.len()).unwrap_or(missing);
     let short = missing - coming;
     let surplus = (made.claimed - i64::from(wanted)).max(0);
+    let unsigned = find_unsigned(conn, pool, now).await?;
     let because = match (coming, short, surplus) {
         (1.., _, _) if is_cautious(conn, pool).await? => Some(
             "The database was restored: the server creates no claims until `muster caution confirm`."
                 .to_owned(),
         ),
+        (1.., _, _) if unsigned.is_some() => unsigned,
         (_, 1.., _) => Some(no_nodes(&spec, short, made.leaving)),
         (_, _, 1..) => Some(format!(
             "{surplus} more than requested. Lowering the number releases no claim: run `muster claim delete` for each surplus claim."
@@ -158,6 +161,19 @@ async fn build_filter<'labels>(
         profile,
         site: Some(site.id),
     })
+}
+
+/// Returns the reason not to claim nodes: the image of the pool has no valid signature. Each claimed
+/// node would fail before its image is written.
+async fn find_unsigned(
+    conn: &mut PgConnection,
+    pool: &ObjectRow,
+    now: Timestamp,
+) -> Result<Option<String>, Error> {
+    match create::allow_image(conn, pool.id, now).await {
+        Err(Error::Conflict { detail, .. }) => Ok(Some(detail)),
+        other => other.map(|()| None),
+    }
 }
 
 /// Returns whether a caution holds at the site of the pool's nodes.

@@ -19,6 +19,7 @@ use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::db::operations::NewOperation;
 use crate::engine::compatibility::{self, Onto};
+use crate::engine::signatures;
 use crate::error::Error;
 
 /// The longest reason, in bytes.
@@ -124,7 +125,10 @@ pub(crate) async fn write_action(
     allow(node, request)?;
     match action {
         Action::Converge => compatibility::allow(conn, node.id, Onto::System).await?,
-        Action::Reinstall => compatibility::allow(conn, node.id, Onto::Image).await?,
+        Action::Reinstall => {
+            compatibility::allow(conn, node.id, Onto::Image).await?;
+            allow_image(conn, node, app.clock.now()).await?;
+        }
         _ => {}
     }
     let suite = match action {
@@ -175,6 +179,21 @@ pub(crate) async fn write_action(
     )
     .await?;
     Ok(operation)
+}
+
+/// Rejects a new installation of an image without the signature that the pool asks for.
+async fn allow_image(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let pool = db::signing_keys::find_pool(conn, node.id).await?;
+    let image = db::specs::find_node(conn, node.id).await?.image;
+    let Some((pool, image)) = pool.zip(image) else {
+        return Ok(());
+    };
+    let proof = signatures::need_proof(conn, pool, &image, now).await;
+    proof.map(drop)
 }
 
 /// The suite to run: the named suite, or the suite of the node's pool.

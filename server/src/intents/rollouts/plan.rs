@@ -27,6 +27,7 @@ use crate::db;
 use crate::db::revisions::StoredRevision;
 use crate::db::rollouts::{NewRollout, RolloutRow};
 use crate::document::fault;
+use crate::engine::signatures;
 use crate::error::{Error, Fault};
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
@@ -113,6 +114,10 @@ pub(super) async fn store(
         return Err(Error::conflict("nothing_to_change", detail));
     }
     refuse_impossible(policy, &loaded, now)?;
+    let mut effects = loaded.fleet.nodes.iter().map(|node| node.effect);
+    if effects.any(|effect| effect >= Cost::Reinstall && policy.allow.permits(effect)) {
+        signatures::need_proof(conn, pool, &target.image, now).await?;
+    }
     fits::keep_unfit(conn, &row, &loaded, &target).await?;
     reinstalls::keep(conn, &row, &loaded).await?;
     let digest = find_digest(&row, &loaded);

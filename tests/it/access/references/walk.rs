@@ -219,6 +219,12 @@ fn list_creations() -> Vec<Creation> {
         ),
         creation("monitor", "/v1/monitors/new", fleet::monitor(), "f"),
         creation("credential", "/v1/credentials/new", credential, "f"),
+        creation(
+            "signing_key",
+            "/v1/signing_keys/new",
+            fleet::signing_key(),
+            "f",
+        ),
         creation("image", "/v1/images/new", fleet::image(), "f"),
         creation("stack", "/v1/stacks/new", fleet::stack(), "f"),
         creation("suite", "/v1/suites/new", fleet::suite(), "f"),

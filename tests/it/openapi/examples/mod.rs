@@ -101,6 +101,7 @@ pub(crate) fn reads(description: &Value, named: &[(&str, String)]) -> Vec<(Strin
             "get_network_profile" => "bonded",
             "get_maintenance_window" => "nights",
             "get_monitor" => "errors",
+            "get_signing_key" => "release",
             "get_site" => "lab",
             "get_rack" => "r1",
             "get_subnet" => "prov",

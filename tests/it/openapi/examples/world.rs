@@ -89,6 +89,7 @@ async fn declare(admin: &Caller, description: &Value) {
             fleet::maintenance_window(),
         ),
         ("/v1/monitors/errors", fleet::monitor()),
+        ("/v1/signing_keys/release", fleet::signing_key()),
         (
             "/v1/credentials/root",
             json!({ "spec": { "purpose": "adopt", "secret": "key" } }),
