@@ -16,15 +16,17 @@ mod lint_profile; // Rejects thresholds without a reliable source
 mod lint_program; // Rejects programs that could change the node
 mod mode; // Required, optional or shadow
 mod programs; // Programs that a gate may start, with their arguments
+mod reach; // Networks and disks that a tool may reach
 mod resolve; // Resolves references in limits and counts on a node
 mod result; // Result of a gate
+mod sandbox; // Sandbox of a gate's tool
 mod shipped; // Suites and profiles shipped with Muster
 mod units; // Unit conversion
 mod words; // Variables allowed in argv
 pub mod xid; // Actions for Xid errors of NVIDIA drivers
 
 pub use assess::{Assessment, Sample, assess, unmeasurable};
-pub use budget::{RUN_BYTES, cut_evidence};
+pub use budget::{RESULT_BYTES, RUN_BYTES, cut_evidence};
 pub use catalogue::{Metric, Parser, TEXT};
 pub use checks::{CHECKS, Check};
 pub use fingerprint::fingerprint;
@@ -38,8 +40,10 @@ pub use lint_profile::lint_profile;
 pub use lint_program::lint_program;
 pub use mode::Mode;
 pub use programs::PROGRAMS_FOLDER;
+pub use reach::{Disks, Network};
 pub use resolve::Reference;
 pub use result::{Evidence, GateResult, Measured, Verdict, Waived};
+pub use sandbox::Sandbox;
 pub use shipped::{PROFILES, SUITES, Shipped};
 pub use units::{Dimension, dimension};
 pub use words::VARIABLES;

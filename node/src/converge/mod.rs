@@ -48,6 +48,8 @@ use item::Item;
 use pending::Pending;
 use record::{LeavingPackages, Record};
 
+pub(crate) use cdi::make_gpu_nodes;
+
 /// Converges the machine muster-node runs on.
 ///
 /// # Errors

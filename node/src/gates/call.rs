@@ -63,8 +63,9 @@ pub(super) struct Place<'a> {
     pub(super) machine: &'a Machine,
 }
 
-/// Runs the tool within the gate's time and within the limits of the guard, and kills every process
-/// left behind by the tool. `folder`: the working folder, so that stray files are removed.
+/// Runs the tool within the gate's time, the limits of the guard and the sandbox of the gate, and
+/// kills every process left behind by the tool. `folder`: the working folder, so that stray files
+/// are removed.
 pub(super) fn run_tool(
     gate: &Gate,
     place: Place<'_>,
@@ -99,6 +100,7 @@ pub(super) fn run_tool(
             kills_leftovers: true,
             superseded: parsers::superseded(&gate.parser),
             guard,
+            sandbox: program.sandbox.filter(|_| guard.is_some()),
             ..Call::default()
         },
     )

@@ -20,7 +20,7 @@ use super::verdict::{
     judge_absent, judge_reading, judge_timeout, judge_unsettled, make_result, reference_of,
     settling_s, unmeasured,
 };
-use super::{Bench, during, kernel_log, needs, no_gpu, window};
+use super::{Bench, during, gpu_nodes, kernel_log, needs, no_gpu, window};
 use crate::failure::fatal;
 use crate::files;
 use crate::tool::{Finished, ToolError};
@@ -124,6 +124,7 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<Attempt, Failure> {
             lasting: true,
         });
     }
+    gpu_nodes::make_missing_nodes(gate, bench);
     let reference = reference_of(bench.plan, bench.facts);
     let profile = &bench.plan.profile;
     let unmeasurable = unmeasurable(gate, &reference).or_else(|| parsers::absent(gate, bench));

@@ -8,6 +8,7 @@ mod cursor; // The end of the last reading of the kernel's log
 mod during; // Gates measured under the load of other gates
 mod evidence; // The kept output and files of a gate
 mod execute; // Runs one gate to its verdict
+mod gpu_nodes; // Device nodes of GPUs before a tool in a sandbox
 mod kernel_log; // Kernel messages during a gate
 mod needs; // Requirements of a gate on the node
 mod no_gpu; // Nodes without the GPUs of the profile

@@ -1,11 +1,12 @@
-//! The program of a gate's tool: in a folder of the system, or in the folder with the programs of
-//! the image. A PATH of the caller decides for gates from before the rule of programs alone.
+//! The program of a gate's tool, with the sandbox: in a folder of the system, or in the folder with
+//! the programs of the image. A PATH of the caller decides for gates from before the rule of
+//! programs alone; such gates have no sandbox.
 
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use muster_core::gates::{Gate, PROGRAMS_FOLDER};
+use muster_core::gates::{Gate, PROGRAMS_FOLDER, Sandbox};
 use muster_core::wire::node::GatePlan;
 
 use crate::machine::Machine;
@@ -33,6 +34,8 @@ pub(super) struct Program {
     pub(super) file: String,
     /// The folders of the search, for the tool as well; `None`: by the caller's PATH.
     pub(super) path: Option<String>,
+    /// The sandbox of the program; `None` for a gate from before the rule of programs.
+    pub(super) sandbox: Option<Sandbox>,
 }
 
 /// Finds the program of a call of a gate.
@@ -49,6 +52,7 @@ pub(super) fn find_program(
         return Ok(Program {
             file: name.to_owned(),
             path: None,
+            sandbox: None,
         });
     }
     let is_own = Path::new(name).parent() == Some(Path::new(PROGRAMS_FOLDER));
@@ -59,6 +63,7 @@ pub(super) fn find_program(
     Ok(Program {
         file,
         path: Some(search_path(machine)),
+        sandbox: Some(Sandbox::of(gate)),
     })
 }
 
@@ -187,6 +192,7 @@ mod tests {
         assert_eq!(program.file, "fio");
         let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/rocm/bin";
         assert_eq!(program.path.as_deref(), Some(path));
+        assert!(program.sandbox.is_some());
     }
 
     #[test]
@@ -197,5 +203,6 @@ mod tests {
         plan.set_former_gates(&["a"]);
         let program = find_program("setsid", &gate, &plan, &Machine::at("/")).expect("a name");
         assert_eq!((program.file.as_str(), program.path), ("setsid", None));
+        assert_eq!(program.sandbox, None);
     }
 }

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use muster_core::gates::Sandbox;
 use muster_core::wire::node::{Failure, FailureCode};
 
 use crate::failure::{fatal, retryable};
@@ -55,6 +56,8 @@ pub struct Call<'a> {
     /// Limits of the program and of its descendants. A limited program has no stdin, and no
     /// descendant outlives the program.
     pub guard: Option<&'a Guard>,
+    /// The sandbox of a limited program; `None`: no sandbox.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// The end of a program.
@@ -257,6 +260,10 @@ impl Running {
                 Some(ToolError::Missing(program))
             }
             Refusal::Program(error) | Refusal::Limits(error) => Some(ToolError::Io(program, error)),
+            Refusal::Sandbox(error) => {
+                let why = format!("the sandbox of the tool was not made: {error}");
+                Some(ToolError::Io(program, std::io::Error::other(why)))
+            }
         }
     }
 
@@ -376,10 +383,13 @@ fn spawn(call: &Call<'_>) -> std::io::Result<(Child, Option<Guarded>)> {
         .ok_or(std::io::ErrorKind::InvalidInput)?;
     let (mut command, guarded) = match (call.guard, call.stdin) {
         (Some(guard), None) => {
-            let (command, guarded) = guard.command(call.argv)?;
+            let (command, guarded) = guard.command(call.argv, call.sandbox)?;
             (command, Some(guarded))
         }
         (Some(_), Some(_)) => return Err(std::io::ErrorKind::InvalidInput.into()),
+        (None, _) if call.sandbox.is_some() => {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
         (None, stdin) => {
             let mut command = Command::new(program);
             command.args(arguments).stdin(match stdin {

@@ -91,6 +91,27 @@ fn write_programs(text: &mut String) {
     );
 }
 
+/// The table of the sandboxes: parsers of a tool with the network and the disks of the tool.
+fn write_sandboxes(text: &mut String) {
+    text.push_str(
+        "\n## Sandbox\n\n\
+         The network and the disks of a tool by its parser, described in [gates.md](gates.md#sandbox-of-a-gates-tool). The effect `network_load` and a\n\
+         pair give the network `host`; the effect `writes_disk` gives the disks `write`.\n\n\
+         | parsers | network | disks |\n|---|---|---|\n",
+    );
+    let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
+    for parser in Parser::all().filter(|parser| !parser.builtin) {
+        let reach = format!("{} | {}", parser.network, parser.disks);
+        match rows.iter_mut().find(|(known, _)| *known == reach) {
+            Some((_, names)) => names.push(parser.name),
+            None => rows.push((reach, vec![parser.name])),
+        }
+    }
+    for (reach, names) in rows {
+        let _ = writeln!(text, "| {} | {reach} |", quote(&names));
+    }
+}
+
 fn document() -> String {
     let mut text = String::from(
         "# Parsers\n\n\
@@ -140,6 +161,7 @@ fn document() -> String {
         }
     }
     write_programs(&mut text);
+    write_sandboxes(&mut text);
     text
 }
 

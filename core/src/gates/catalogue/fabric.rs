@@ -1,6 +1,6 @@
 //! Metrics reported by the tools of RDMA networks.
 
-use super::{Metric, Parser, TEXT, builtin, each, metric, tool};
+use super::{Metric, Network, Parser, TEXT, builtin, each, metric, tool};
 
 /// Entity name `mlx5_0/1`: the adapter and its port.
 const PORT: &str = "port";
@@ -91,14 +91,18 @@ pub(super) const PARSERS: &[Parser] = &[
         "`ib_write_bw --report_gbits`, `ib_write_lat` and the other perftest tools, as printed",
         PERFTEST,
     )
-    .run_by(PERFTEST_PROGRAMS),
+    .run_by(PERFTEST_PROGRAMS)
+    .on_network(Network::Host),
     tool(
         "perftest-json",
         "the same tools, the file written by `--out_json --out_json_file=…`",
         PERFTEST,
     )
     .run_by(PERFTEST_PROGRAMS)
+    .on_network(Network::Host)
     .experimental(),
     tool("ibstat", "`ibstat`", IBSTAT).run_by(&["ibstat"]),
-    tool("perfquery", "`perfquery` and `perfquery -x`", PERFQUERY).run_by(&["perfquery"]),
+    tool("perfquery", "`perfquery` and `perfquery -x`", PERFQUERY)
+        .run_by(&["perfquery"])
+        .on_network(Network::Host),
 ];

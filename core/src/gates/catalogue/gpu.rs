@@ -1,7 +1,7 @@
 //! Metrics reported by the tools of GPU vendors. If a tool does not show a metric on some card, no
 //! sample exists, and a gate asking for the metric has no answer.
 
-use super::{Metric, Parser, TEXT, each, metric, tool};
+use super::{Disks, Metric, Network, Parser, TEXT, each, metric, tool};
 
 /// Entity: the PCI address as written in sysfs (`0000:1b:00.0`).
 const GPU: &str = "GPU";
@@ -248,18 +248,25 @@ pub(super) const PARSERS: &[Parser] = &[
     tool("nvidia-smi-text", "`nvidia-smi -q`", NVIDIA_SMI).run_by(&["nvidia-smi"]),
     tool("nvidia-smi-nvlink", "`nvidia-smi nvlink -s`", NVLINK).run_by(&["nvidia-smi"]),
     tool("nvidia-smi-topo", "`nvidia-smi topo -m`", TOPOLOGY).run_by(&["nvidia-smi"]),
-    tool("dcgm-diag", "`dcgmi diag -r LEVEL -j`, DCGM 4", DCGM).run_by(&["dcgmi"]),
+    // dcgmi hands the work to nv-hostengine on the node's own loopback.
+    tool("dcgm-diag", "`dcgmi diag -r LEVEL -j`, DCGM 4", DCGM)
+        .run_by(&["dcgmi"])
+        .on_network(Network::Host),
     tool("dcgm-diag-v3", "`dcgmi diag -r LEVEL -j`, DCGM 3", DCGM)
         .run_by(&["dcgmi"])
+        .on_network(Network::Host)
         .experimental(),
     tool("nvbandwidth", "`nvbandwidth -j`", NVBANDWIDTH).run_by(&["nvbandwidth"]),
+    // NCCL_SOCKET_IFNAME in /etc/nccl.conf names an interface of the node, also for a single node;
+    // mpirun starts the program on other nodes.
     tool(
         "nccl-tests",
         "`all_reduce_perf` and the other nccl-tests, as printed",
         NCCL,
     )
     .run_by(NCCL_PROGRAMS)
-    .launched_by(&["mpirun"]),
+    .launched_by(&["mpirun"])
+    .on_network(Network::Host),
     tool(
         "nccl-tests-json",
         "the same tools, the file written by `-J`",
@@ -267,6 +274,7 @@ pub(super) const PARSERS: &[Parser] = &[
     )
     .run_by(NCCL_PROGRAMS)
     .launched_by(&["mpirun"])
+    .on_network(Network::Host)
     .experimental(),
     tool("gpu-burn", "`gpu_burn SECONDS`", GPU_BURN).run_by(&["gpu_burn"]),
     tool("gpu-fryer", "`gpu-fryer SECONDS`", GPU_FRYER).run_by(&["gpu-fryer"]),
@@ -276,6 +284,9 @@ pub(super) const PARSERS: &[Parser] = &[
         PROFTESTER,
     )
     .run_by(&["dcgmproftester11", "dcgmproftester12", "dcgmproftester13"])
+    .on_network(Network::Loopback)
+    // Counters of the GPU for profiling need the rights of a command to a device.
+    .with_disks(Disks::Query)
     .experimental(),
     tool("rocm-smi", "`rocm-smi -a --showmeminfo vram --json`", AMD).run_by(&["rocm-smi"]),
     tool("amd-smi", "`amd-smi metric --json`", AMD)

@@ -1,7 +1,7 @@
 //! Metrics measured by muster-node itself, and metrics from tools for disks, memory, processors,
 //! networks and the kernel log.
 
-use super::{Metric, Parser, TEXT, builtin, each, metric, tool};
+use super::{Disks, Metric, Network, Parser, TEXT, builtin, each, metric, tool};
 
 const FACTS: &[Metric] = &[
     metric("profile.misses", "misses"),
@@ -239,7 +239,9 @@ pub(super) const PARSERS: &[Parser] = &[
     ),
     tool("df", "`df -P -k` and `df -P -i`", DF).run_by(&["df"]),
     tool("mdstat", "/proc/mdstat", RAID).run_by(&["cat"]),
-    tool("mdadm-detail", "`mdadm --detail ARRAY…`", RAID).run_by(&["mdadm"]),
+    tool("mdadm-detail", "`mdadm --detail ARRAY…`", RAID)
+        .run_by(&["mdadm"])
+        .with_disks(Disks::Query),
     tool("fio", "`fio --output-format=json`, fio 3", FIO).run_by(&["fio"]),
     tool("stressapptest", "stressapptest 1.0", STRESSAPPTEST).run_by(&["stressapptest"]),
     tool(
@@ -248,21 +250,29 @@ pub(super) const PARSERS: &[Parser] = &[
         STRESS_NG,
     )
     .run_by(&["stress-ng"]),
-    tool("iperf3", "`iperf3 --json`, TCP", IPERF3).run_by(&["iperf3"]),
+    tool("iperf3", "`iperf3 --json`, TCP", IPERF3)
+        .run_by(&["iperf3"])
+        .on_network(Network::Host),
     tool(
         "smartctl",
         "`smartctl --json -a`, smartctl 7: NVMe and ATA",
         SMARTCTL,
     )
-    .run_by(&["smartctl"]),
+    .run_by(&["smartctl"])
+    .with_disks(Disks::Query),
     tool(
         "nvme-smart-log",
         "`nvme smart-log --output-format=json`, nvme-cli 2",
         SMART_LOG,
     )
-    .run_by(&["nvme"]),
+    .run_by(&["nvme"])
+    .with_disks(Disks::Query),
     tool("ipmitool-sdr", "`ipmitool sdr elist`, ipmitool 1.8", SDR).run_by(&["ipmitool"]),
-    tool("lshw", "`lshw -json`, lshw 02.19", LSHW).run_by(&["lshw"]),
+    // Lists the interfaces of its own network, and asks disks by commands of SCSI.
+    tool("lshw", "`lshw -json`, lshw 02.19", LSHW)
+        .run_by(&["lshw"])
+        .on_network(Network::Host)
+        .with_disks(Disks::Query),
     tool(
         "kernel-log",
         "`dmesg`, with any of its time formats, and `journalctl -k`",

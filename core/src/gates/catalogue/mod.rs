@@ -6,6 +6,8 @@ mod fabric; // RDMA networks
 mod gpu; // NVIDIA and AMD GPUs
 mod host; // Disks, memory, processors, kernel log
 
+use super::reach::{Disks, Network};
+
 /// A parser, named as in gates.
 #[derive(Clone, Copy, Debug)]
 pub struct Parser {
@@ -22,6 +24,10 @@ pub struct Parser {
     pub programs: &'static [&'static str],
     /// The programs that may start one of `programs`.
     pub launchers: &'static [&'static str],
+    /// The network of the tool, where the gate names no other.
+    pub network: Network,
+    /// The disks of the tool, where the gate does not write.
+    pub disks: Disks,
     pub metrics: &'static [Metric],
 }
 
@@ -73,6 +79,16 @@ impl Parser {
         self
     }
 
+    const fn on_network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
+    const fn with_disks(mut self, disks: Disks) -> Self {
+        self.disks = disks;
+        self
+    }
+
     /// Returns the unit of a metric of the parser.
     pub fn unit(&self, metric: &str) -> Option<&'static str> {
         self.metrics
@@ -94,6 +110,8 @@ const fn tool(name: &'static str, reads: &'static str, metrics: &'static [Metric
         reads,
         programs: &[],
         launchers: &[],
+        network: Network::Off,
+        disks: Disks::Hidden,
         metrics,
     }
 }
@@ -107,6 +125,8 @@ const fn builtin(name: &'static str, reads: &'static str, metrics: &'static [Met
         reads,
         programs: &[],
         launchers: &[],
+        network: Network::Off,
+        disks: Disks::Hidden,
         metrics,
     }
 }

@@ -24,6 +24,8 @@ use crate::files;
 use crate::job::JobContext;
 use crate::machine::Machine;
 
+pub(crate) use nodes::make as make_gpu_nodes;
+
 const UDEVADM: &str = "/usr/bin/udevadm";
 /// Longest wait for udevadm, beyond its own limit of 30 s.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -25,7 +25,7 @@ const CONTROL: u8 = 255;
 
 /// Makes the missing nodes of the GPUs, and of unified memory, whose module is loaded for that. A
 /// failure is logged: the specification then lacks the node.
-pub(super) fn make(machine: &Machine, cx: &JobContext) {
+pub(crate) fn make(machine: &Machine, cx: &JobContext) {
     let is_loaded = kernel_facts::is_loaded(machine, "nvidia");
     if !is_loaded || !machine.path(NVIDIA_MODPROBE).exists() {
         return;

@@ -96,6 +96,7 @@ fn serve(
         path: program.path.as_deref(),
         kills_leftovers: true,
         guard: Some(guard),
+        sandbox: program.sandbox,
         ..Call::default()
     })?;
     if !listening(&mut tool, peer, port, stop)? {

@@ -18,6 +18,7 @@ mod ports; // Errors and partitions of RDMA ports, from the kernel
 mod rails; // The rate of rails, judged by the shipped gates
 mod recordings; // The values of each recording
 mod runner; // Stages, timeouts, disks
+mod sandbox; // The sandbox at the start of a tool
 mod storage; // Shared file systems, modules built on the node
 mod suites; // The shipped suites
 mod together; // Shared answers, and growing counters

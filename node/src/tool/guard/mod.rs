@@ -1,11 +1,12 @@
-//! Limits of a gate's tool and of its descendants: processes, memory, open files. Processes and
-//! memory are limited by a cgroup (v2) for each tool, below a cgroup that systemd has delegated to
-//! muster-node. Without such a cgroup only the open files are limited.
+//! Limits of a gate's tool and of its descendants: processes, memory, open files, and the sandbox.
+//! Processes and memory are limited by a cgroup (v2) for each tool, below a cgroup that systemd has
+//! delegated to muster-node. Without such a cgroup only the open files are limited.
 
 mod ceiling; // The reached limit of a tool
 mod cell; // The cgroup of a tool
 mod group; // The delegated cgroup of this process
 mod limits; // The limits of a machine
+mod sandbox; // Network, disks and rights of a tool
 mod scope; // A delegated cgroup for a verb run by hand
 mod shim; // The process that enters the limits and becomes the tool
 mod tree; // The cgroups below the delegated cgroup
@@ -14,6 +15,8 @@ use std::io::{PipeReader, Read as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+
+use muster_core::gates::Sandbox;
 
 use cell::Cell;
 use tree::Tree;
@@ -75,15 +78,23 @@ impl Guard {
         })
     }
 
-    /// Returns the command that enters the limits and becomes the program. The stdin of the command
-    /// is the pipe for the report; the program's own stdin is empty.
-    pub(super) fn command(&self, argv: &[&str]) -> std::io::Result<(Command, Guarded)> {
+    /// Returns the command that enters the limits and the sandbox, and becomes the program. The
+    /// stdin of the command is the pipe for the report; the program's own stdin is empty.
+    pub(super) fn command(
+        &self,
+        argv: &[&str],
+        sandbox: Option<Sandbox>,
+    ) -> std::io::Result<(Command, Guarded)> {
         let cell = self.tree.as_ref().map(Tree::add_cell).transpose()?;
         let (report, writer) = std::io::pipe()?;
         let mut command = Command::new(&self.shim);
         command
             .arg0("muster-node")
-            .args(shim::arguments(cell.as_ref().map(Cell::folder), argv))
+            .args(shim::arguments(
+                cell.as_ref().map(Cell::folder),
+                sandbox,
+                argv,
+            ))
             .stdin(writer);
         let report = Some(report);
         Ok((command, Guarded { cell, report }))

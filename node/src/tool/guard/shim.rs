@@ -1,7 +1,8 @@
-//! `muster-node exec-tool CGROUP OPEN_FILES -- PROGRAM ARGUMENT…`: enters the limits of a tool and
-//! becomes the tool, so the tool has its limits from the first instruction. CGROUP is `-` without a
-//! cgroup. The start is reported through stdin, a pipe to muster-node: a process without a report
-//! is no tool with limits.
+//! `muster-node exec-tool CGROUP OPEN_FILES [NETWORK DISKS] -- PROGRAM ARGUMENT…`: enters the
+//! limits and the sandbox of a tool and becomes the tool, so the tool has both from the first
+//! instruction. CGROUP is `-` without a cgroup; without NETWORK and DISKS there is no sandbox. The
+//! start is reported through stdin, a pipe to muster-node: a process without a report is no tool
+//! with limits.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,19 +12,22 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use muster_core::gates::Sandbox;
 use muster_core::wire::node::Failure;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::limits::OPEN_FILES;
+use super::sandbox;
 use crate::failure::io as io_failure;
 use crate::terminal::usage;
 
 /// The word for a tool without a cgroup.
 const NO_CGROUP: &str = "-";
-/// Bytes of a report. An error of the limits or of the program has the number of the error.
+/// Bytes of a report. An error of limits, sandbox or program has the number of the error.
 const LIMITS: u8 = 1;
 const PROGRAM: u8 = 2;
-/// The limits are entered, and the program starts next.
+const SANDBOX: u8 = 4;
+/// Limits and sandbox are entered, and the program starts next.
 const STARTED: u8 = 3;
 /// Longest report, in bytes: [`STARTED`], then [`PROGRAM`] and the number of the error.
 pub(super) const REPORT_MAX: u64 = 6;
@@ -33,6 +37,8 @@ pub(super) const REPORT_MAX: u64 = 6;
 pub(in crate::tool) enum Refusal {
     /// A limit was not accepted, or the report is not from `exec-tool`.
     Limits(io::Error),
+    /// The sandbox was not made.
+    Sandbox(io::Error),
     /// The program is missing, or not executable.
     Program(io::Error),
 }
@@ -47,6 +53,7 @@ impl Refusal {
         let refusal = match report {
             [STARTED] => return None,
             [LIMITS, number @ ..] => error(number).map(Self::Limits),
+            [SANDBOX, number @ ..] => error(number).map(Self::Sandbox),
             [STARTED, PROGRAM, number @ ..] => error(number).map(Self::Program),
             _ => None,
         };
@@ -57,6 +64,7 @@ impl Refusal {
     fn report(&self) -> Vec<u8> {
         let (first, error) = match self {
             Self::Limits(error) => (LIMITS, error),
+            Self::Sandbox(error) => (SANDBOX, error),
             Self::Program(error) => (PROGRAM, error),
         };
         let number = error.raw_os_error().unwrap_or(nix::libc::EIO);
@@ -65,12 +73,17 @@ impl Refusal {
 }
 
 /// Returns the arguments of the verb for a tool.
-pub(super) fn arguments(cgroup: Option<&Path>, argv: &[&str]) -> Vec<OsString> {
+pub(super) fn arguments(
+    cgroup: Option<&Path>,
+    sandbox: Option<Sandbox>,
+    argv: &[&str],
+) -> Vec<OsString> {
     let cgroup = cgroup.map_or_else(|| NO_CGROUP.into(), |folder| folder.as_os_str().to_owned());
-    let files = OPEN_FILES.to_string().into();
-    let own = ["exec-tool".into(), cgroup, files, "--".into()];
+    let own: [OsString; 3] = ["exec-tool".into(), cgroup, OPEN_FILES.to_string().into()];
+    let words = sandbox.map(|sandbox| [sandbox.network.as_str(), sandbox.disks.as_str()]);
+    let words = words.iter().flatten().chain(&["--"]).chain(argv);
     own.into_iter()
-        .chain(argv.iter().map(|word| OsString::from(*word)))
+        .chain(words.map(|word| OsString::from(*word)))
         .collect()
 }
 
@@ -79,7 +92,17 @@ pub(super) fn arguments(cgroup: Option<&Path>, argv: &[&str]) -> Vec<OsString> {
 /// # Errors
 /// `usage`, and `io` where muster-node does not read the report.
 pub(crate) fn exec_tool(words: &[&str]) -> Result<ExitCode, Failure> {
-    let [cgroup, open_files, "--", program, arguments @ ..] = words else {
+    let (cgroup, open_files, sandbox, tool) = match words {
+        [cgroup, open_files, "--", tool @ ..] => (cgroup, open_files, None, tool),
+        [cgroup, open_files, network, disks, "--", tool @ ..] => (
+            cgroup,
+            open_files,
+            Some(parse_sandbox(network, disks)?),
+            tool,
+        ),
+        _ => return Err(usage()),
+    };
+    let [program, arguments @ ..] = tool else {
         return Err(usage());
     };
     let open_files = open_files.parse().map_err(|_| usage())?;
@@ -89,7 +112,7 @@ pub(crate) fn exec_tool(words: &[&str]) -> Result<ExitCode, Failure> {
         .try_clone_to_owned()
         .map_err(io_failure("stdin"))?;
     let mut report = File::from(report);
-    let refusal = match enter(cgroup, open_files) {
+    let refusal = match enter_all(cgroup, open_files, sandbox) {
         Ok(()) => {
             report.write_all(&[STARTED]).map_err(io_failure("stdin"))?;
             Refusal::Program(
@@ -99,12 +122,28 @@ pub(crate) fn exec_tool(words: &[&str]) -> Result<ExitCode, Failure> {
                     .exec(),
             )
         }
-        Err(error) => Refusal::Limits(error),
+        Err(refusal) => refusal,
     };
     report
         .write_all(&refusal.report())
         .map_err(io_failure("stdin"))?;
     Ok(ExitCode::FAILURE)
+}
+
+fn parse_sandbox(network: &str, disks: &str) -> Result<Sandbox, Failure> {
+    Ok(Sandbox {
+        network: network.parse().map_err(|_| usage())?,
+        disks: disks.parse().map_err(|_| usage())?,
+    })
+}
+
+/// Enters the limits and the sandbox.
+fn enter_all(cgroup: &str, open_files: u64, sandbox: Option<Sandbox>) -> Result<(), Refusal> {
+    enter(cgroup, open_files).map_err(Refusal::Limits)?;
+    match sandbox {
+        Some(wanted) => sandbox::enter(wanted).map_err(Refusal::Sandbox),
+        None => Ok(()),
+    }
 }
 
 /// Enters the cgroup, and lowers the limits of this process.
@@ -127,12 +166,14 @@ fn enter(cgroup: &str, open_files: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use muster_core::gates::{Disks, Network};
+
     use super::*;
 
     #[test]
     fn the_words_of_a_tool_stay_its_own() {
         let argv = ["fio", "--", "--name=a b"];
-        let words = |cgroup: Option<&str>| arguments(cgroup.map(Path::new), &argv);
+        let words = |cgroup: Option<&str>| arguments(cgroup.map(Path::new), None, &argv);
         let own = ["fio", "--", "--name=a b"];
         let files = ["65536", "--"];
         assert_eq!(
@@ -144,6 +185,15 @@ mod tests {
             words(Some(cgroup)),
             [&["exec-tool", cgroup][..], &files, &own].concat()
         );
+        let sandbox = Sandbox {
+            network: Network::Loopback,
+            disks: Disks::Hidden,
+        };
+        let closed = ["exec-tool", "-", "65536", "loopback", "hidden", "--"];
+        assert_eq!(
+            arguments(None, Some(sandbox), &argv),
+            [&closed[..], &own].concat()
+        );
     }
 
     #[test]
@@ -152,7 +202,12 @@ mod tests {
         let (limits, program) = (Refusal::Limits(missing()), Refusal::Program(missing()));
         let after_start = [&[STARTED][..], &program.report()].concat();
         assert_eq!(after_start.len() as u64, REPORT_MAX);
-        for (report, refusal) in [(limits.report(), limits), (after_start, program)] {
+        let sandbox = Refusal::Sandbox(missing());
+        for (report, refusal) in [
+            (limits.report(), limits),
+            (sandbox.report(), sandbox),
+            (after_start, program),
+        ] {
             let read = Refusal::parse(&report).expect("a refusal");
             assert_eq!(format!("{read:?}"), format!("{refusal:?}"));
         }

@@ -67,6 +67,7 @@ fn unlisted(program: &Program, gate: &Gate, bench: &Bench<'_>) -> Option<String>
         timeout: Some(LIST_TIMEOUT),
         kills_leftovers: true,
         guard: bench.guard,
+        sandbox: program.sandbox.filter(|_| bench.guard.is_some()),
         ..Call::default()
     };
     let done = match tool::run(bench.cx, &call) {
