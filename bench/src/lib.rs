@@ -30,6 +30,7 @@ pub async fn open(url: &str, key_file: &Path, connections: u32) -> anyhow::Resul
         oidc: None,
         blobs: Arc::new("/nonexistent".into()),
         anchors: Arc::new("/nonexistent".into()),
+        retention: muster_server::retention::Retention::DEFAULT,
         outbound: Arc::new(Outbound::new(Policy::default(), Names::System, DEADLINE)),
         wake_engine: Arc::new(Notify::new()),
         wake_agents: Arc::new(Notify::new()),

@@ -19,6 +19,8 @@ pub struct App {
     pub blobs: Arc<std::path::PathBuf>,
     /// File with the newest seals of the history, outside the database.
     pub anchors: Arc<std::path::PathBuf>,
+    /// How long records are kept.
+    pub retention: crate::retention::Retention,
     /// HTTP client for the receivers of webhooks and for the servers of monitors.
     pub outbound: Arc<crate::outbound::Outbound>,
     /// The identity provider, if configured.

@@ -69,6 +69,9 @@ pub enum Error {
     /// The caller sent too many requests (429): seconds until the next request is accepted.
     #[error("too many requests")]
     TooMany { wait_s: f64 },
+    /// Failed logins delay the account (429): seconds until the next login is checked.
+    #[error("the account is delayed")]
+    Delayed { wait_s: f64 },
     /// The body is larger than the route's limit (413).
     #[error("body too large")]
     TooLarge,
@@ -190,6 +193,7 @@ impl Error {
             | Self::Contended(_)
             | Self::Caution(_)
             | Self::TooMany { .. }
+            | Self::Delayed { .. }
             | Self::TooManyStreams { .. }
             | Self::StreamsFull
             | Self::Conflict { .. }
@@ -228,7 +232,9 @@ impl Error {
             | Self::SecondPerson { .. } => StatusCode::CONFLICT,
             Self::Exists(_) | Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
             Self::CursorExpired => StatusCode::GONE,
-            Self::TooMany { .. } | Self::TooManyStreams { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooMany { .. } | Self::Delayed { .. } | Self::TooManyStreams { .. } => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -275,6 +281,7 @@ impl Error {
             Self::TooMany { .. } => {
                 ("too_many_requests", "More was asked than one caller may; go on after Retry-After.".into(), &[])
             }
+            Self::Delayed { wait_s } => ("login_delayed", describe_delay(*wait_s), &[]),
             Self::TooManyStreams { most } => ("too_many_streams", describe_streams(*most), &[]),
             Self::StreamsFull => ("streams_full", STREAMS_FULL.into(), &[]),
             Self::CursorExpired => (
@@ -313,6 +320,18 @@ impl Error {
 
 const STREAMS_FULL: &str =
     "The server has as many event streams as it serves; try again after Retry-After.";
+
+/// Returns a wait in whole seconds, as in `Retry-After`.
+pub(crate) fn whole_seconds(wait_s: f64) -> String {
+    format!("{:.0}", wait_s.ceil().max(1.0))
+}
+
+fn describe_delay(wait_s: f64) -> String {
+    format!(
+        "Failed logins delay this account. Wait {} s, or ask an administrator for `muster user unlock NAME`. On the server's host, `muster admin arm` ends the delay too.",
+        whole_seconds(wait_s)
+    )
+}
 
 fn describe_streams(most: usize) -> String {
     format!(
@@ -390,6 +409,10 @@ fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
         "objects_name_key" | "nodes_name_key" | "claims_name_key" | "agents_name_key"
         | "tokens_name_key" | "users_name_key" => ("name_taken", "The name is taken."),
         "object_in_use" => ("in_use", "Something else refers to it; remove that first."),
+        "node_held" => (
+            "held",
+            "The node's records are under a legal hold; `muster admin release-records` ends the hold.",
+        ),
         "nodes_serial_key" => ("serial_taken", "Another node has this serial."),
         "nodes_smbios_uuid_key" => ("uuid_taken", "Another node has this SMBIOS UUID."),
         "nodes_bmc_key" => ("bmc_taken", "Another node has this BMC."),

@@ -16,6 +16,7 @@ pub mod oidc; // The protocol of an OpenID provider
 pub mod outbound; // Calls to addresses configured by people
 pub mod promql; // Queries to Prometheus, and their answers
 pub mod request_id; // An id for each request
+pub mod retention; // How long records are kept
 pub mod router; // REST and pages on one listener
 pub mod schema; // Migrations, including those of newer versions
 pub mod sealed; // Sealed secrets, and hashes of tokens

@@ -2,7 +2,7 @@
 
 use muster_api::tokens::Role;
 use muster_core::audit::{BEGINNING, Seal};
-use muster_server::audit::{self, Fault, Report};
+use muster_server::audit::{self, Copies, Fault, Report};
 use muster_server::db::events::NewEvent;
 use muster_server::{db, tasks};
 use serde_json::json;
@@ -30,7 +30,11 @@ async fn sealed() -> Server {
 
 async fn verify(server: &Server) -> Report {
     let anchors = audit::read_anchors(&server.app.anchors).unwrap();
-    audit::verify(&mut server.app.pool.acquire().await.unwrap(), &anchors)
+    let copies = Copies {
+        anchors: &anchors,
+        exports: None,
+    };
+    audit::verify(&mut server.app.pool.acquire().await.unwrap(), copies)
         .await
         .unwrap()
 }
@@ -243,7 +247,7 @@ async fn a_chain_forged_after_an_edit_differs_from_the_anchors() {
     for seal in &forged {
         db::seals::insert(&mut conn, seal).await.unwrap();
     }
-    let report = audit::verify(&mut conn, &[]).await.unwrap();
+    let report = audit::verify(&mut conn, Copies::default()).await.unwrap();
     assert!(report.whole, "without anchors nobody can tell: {report:?}");
     let expected: Vec<_> = (1..5)
         .map(|number| (Fault::AnchorDiffers, number, None))
@@ -299,7 +303,7 @@ async fn who_writes_events_and_who_seals_them_never_wait_for_each_other() {
     assert!(!tasks::seals::seal(&server.app).await.unwrap());
     sealer.rollback().await.unwrap();
     tasks::seals::seal(&server.app).await.unwrap();
-    let report = audit::verify(&mut pool.acquire().await.unwrap(), &[])
+    let report = audit::verify(&mut pool.acquire().await.unwrap(), Copies::default())
         .await
         .unwrap();
     assert_eq!((report.whole, report.events, report.unsealed), (true, 3, 0));

@@ -158,6 +158,13 @@ async fn an_event_that_was_never_sent_opens_no_caution_and_refuses_its_agent() {
     // The event of the caution is known, so the agent is silent from now on.
     let known = first.unwrap();
     assert_eq!(honest.accepted(&known).await, None);
+    // The shown event is recorded, so retention keeps the event known.
+    let shows: String =
+        sqlx::query_scalar("SELECT shown_event::text FROM agents WHERE name = 'honest'")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    assert_eq!(shows, known.event);
     // An invented event of an agent with seals, and an event with a foreign seal.
     assert_eq!(liar.accepted(&known).await, None);
     let forged = Mark {
@@ -315,4 +322,71 @@ async fn a_live_image_stops_its_own_site() {
     let other = Voice::enrol(&world.server, &world.admin, "elsewhere", "other").await;
     other.accepted(&lost(&world.server.app)).await;
     assert_eq!(caution(&world.admin).await, only(&["elsewhere", "lab"]));
+}
+
+/// A site's viewer of a caution.
+async fn viewer_of(server: &Server, admin: &Caller, site: &str) -> Caller {
+    let viewer =
+        json!({ "name": site, "role": "viewer", "expires_in_s": 3600, "scope": { "site": site } });
+    let made = admin.post("/v1/tokens", &viewer).await.expect(201).body;
+    server.with(made["secret"].as_str().map(str::to_owned))
+}
+
+/// The banner of a page, and the reason that the API tells, in a text.
+async fn shown(reader: &Caller) -> String {
+    let page = reader.get("/nodes").await.expect(200).text;
+    let (_, banner) = page.split_once("aria-label=\"Caution mode\"").unwrap();
+    let (banner, _) = banner.split_once("</section>").unwrap();
+    let status = reader.get("/v1/caution").await.expect(200).body;
+    let because = status["caution"]["because"].as_str().unwrap();
+    format!("{banner} {because}")
+}
+
+#[tokio::test]
+async fn the_banner_names_the_sites_that_its_reader_may_see() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let first = Voice::enrol(&server, &admin, "lab", "first").await;
+    let second = Voice::enrol(&server, &admin, "elsewhere", "second").await;
+    let third = json!({ "spec": {} });
+    admin.put("/v1/sites/third", &third).await.expect(201);
+    let of_lab = viewer_of(&server, &admin, "lab").await;
+    let of_third = viewer_of(&server, &admin, "third").await;
+    first.accepted(&invented()).await;
+    for reader in [&admin, &of_lab] {
+        let shown = shown(reader).await;
+        assert!(shown.contains("blocked at the site lab until"), "{shown}");
+        assert_eq!(shown.matches("agent first").count(), 2, "{shown}");
+    }
+    let hidden = shown(&of_third).await;
+    assert!(
+        hidden.contains("blocked at the sites of the witnesses until"),
+        "{hidden}"
+    );
+    assert!(!hidden.contains("first"), "{hidden}");
+
+    second.accepted(&invented()).await;
+    let all = shown(&admin).await;
+    assert!(
+        all.contains("blocked at the sites elsewhere, lab until"),
+        "{all}"
+    );
+    assert!(all.contains("agent first"), "{all}");
+    let own = shown(&of_lab).await;
+    assert!(own.contains("blocked at the site lab until"), "{own}");
+    for other in ["elsewhere", "second", "agent first"] {
+        assert!(!own.contains(other), "{own}");
+    }
+    // Sealed events of both sites: the whole fleet is blocked, and the names stay hidden.
+    for voice in [&first, &second] {
+        voice.accepted(&lost(&server.app)).await;
+    }
+    for (reader, is_named) in [(&admin, true), (&of_lab, false), (&of_third, false)] {
+        let shown = shown(reader).await;
+        assert!(
+            shown.contains("blocked in the whole fleet until"),
+            "{shown}"
+        );
+        assert_eq!(shown.contains("agent first"), is_named, "{shown}");
+    }
 }

@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use muster_server::audit::{self, Fault, Report};
+use muster_server::audit::{self, Copies, Fault, Report};
+use muster_server::db;
 
 use super::migrate::Database;
 
@@ -21,6 +22,10 @@ pub(crate) enum AuditVerb {
         /// rewritten as a whole, goes unnoticed
         #[arg(long)]
         anchors: Option<PathBuf>,
+        /// The folder with the exported events: `blobs/removed-events` of the server's data
+        /// directory, or a copy. Without the folder, removed events count by the seals around them
+        #[arg(long, value_name = "FOLDER")]
+        exports: Option<PathBuf>,
     },
 }
 
@@ -41,7 +46,11 @@ impl std::error::Error for NotWhole {}
 /// # Errors
 /// When the history is damaged, or the check is impossible.
 pub(crate) async fn run(verb: AuditVerb, machine_readable: Form) -> anyhow::Result<()> {
-    let AuditVerb::Verify { database, anchors } = verb;
+    let AuditVerb::Verify {
+        database,
+        anchors,
+        exports,
+    } = verb;
     // Read before the database: later seals are newer than the anchors.
     let written = anchors
         .as_deref()
@@ -49,7 +58,14 @@ pub(crate) async fn run(verb: AuditVerb, machine_readable: Form) -> anyhow::Resu
         .transpose()?
         .unwrap_or_default();
     let pool = database.connect().await?;
-    let report = audit::verify(&mut *pool.acquire().await?, &written).await?;
+    let copies = Copies {
+        anchors: &written,
+        exports: exports.as_deref(),
+    };
+    let mut tx = pool.begin().await?;
+    db::seals::read_snapshot(&mut tx).await?;
+    let report = audit::verify(&mut tx, copies).await?;
+    drop(tx);
     match machine_readable {
         Form::Json => print_line!("{}", serde_json::to_string_pretty(&report)?),
         Form::Lines => lines(&report).iter().for_each(|line| print_line!("{line}")),
@@ -81,9 +97,15 @@ fn lines(report: &Report) -> Vec<String> {
                 Fault::SealRemoved => format!("seal {seal} is gone"),
                 Fault::SealChanged => format!("seal {seal} was changed"),
                 Fault::Truncated => format!(
-                    "seal {seal} and its events were cut off: the anchors contain the seal, and the database ends before the seal"
+                    "seal {seal} and its events were cut off: the anchors or a removed segment contain the seal, and no later seal is left"
                 ),
                 Fault::AnchorDiffers => format!("seal {seal} is not the one in the anchors"),
+                Fault::ExportMissing => format!(
+                    "the exported file of the removed events from seal {seal} on is missing"
+                ),
+                Fault::ExportDiffers => format!(
+                    "the exported file of the removed events from seal {seal} on is not the one that was written"
+                ),
                 Fault::AnchorUnreadable => format!("line {seal} of the anchors cannot be read"),
             }
         })
@@ -100,6 +122,12 @@ fn lines(report: &Report) -> Vec<String> {
         "{} events under {} seals, {} anchors, {} too new for a seal{since}",
         report.events, report.seals, report.anchors, report.unsealed
     ));
+    if report.removed_segments > 0 {
+        lines.push(format!(
+            "{} removed events in {} segments, {} compared with their exported files",
+            report.removed_events, report.removed_segments, report.exports
+        ));
+    }
     lines.push(format!("head {}", report.head.as_deref().unwrap_or("none")));
     lines
 }

@@ -47,6 +47,8 @@ pub struct Caller {
     pub known: bool,
     /// Whether an unknown event counts without a seal.
     pub bare_marks: bool,
+    /// The event shown by the latest call; the nil id for a call without an event.
+    pub shown_event: Option<EventId>,
 }
 
 /// The agent acting for a site, and the end of its lease. Both are `None` if no agent ever acted
@@ -69,7 +71,8 @@ pub async fn find_caller(
         r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version,
                   a.last_seen AS "last_seen: jiff_sqlx::Timestamp", a.clock_offset_ms, a.generation, a.refused, a.bare_marks,
                   a.certified_until AS "certified_until: jiff_sqlx::Timestamp", l.agent_id AS "holder?: AgentId", l.until AS "until?: jiff_sqlx::Timestamp",
-                  ($3::uuid IS NULL OR EXISTS (SELECT FROM events WHERE id = $3)) AS "known!"
+                  a.shown_event AS "shown_event: EventId",
+                  ($3::uuid IS NULL OR EXISTS (SELECT FROM events WHERE id = $3) OR EXISTS (SELECT FROM event_marks WHERE event_id = $3)) AS "known!"
            FROM agents a JOIN objects s ON s.id = a.site_id LEFT JOIN site_leases l ON l.site_id = a.site_id WHERE a.id = $1 AND a.site_id = $2"#,
         agent as AgentId,
         site as ObjectId,
@@ -98,7 +101,25 @@ pub async fn find_caller(
         },
         known: row.known,
         bare_marks: row.bare_marks,
+        shown_event: row.shown_event,
     }))
+}
+
+/// Records the event shown by an agent. The mark of a removed event stays while an agent shows the
+/// event. The statement never waits: while the row is locked, the next call records the event.
+pub async fn set_shown_event(
+    conn: &mut PgConnection,
+    agent: AgentId,
+    event: EventId,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE agents SET shown_event = $2 WHERE id IN (SELECT id FROM agents WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED)",
+        agent as AgentId,
+        event as EventId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Lists the agents of the given sites, or of all sites, at most 1000.

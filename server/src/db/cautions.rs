@@ -280,11 +280,11 @@ pub async fn begin_anew(
     Ok(())
 }
 
-/// Returns whether an event exists in this database. `false` means that the event was written to
-/// another or a newer copy.
+/// Returns whether an event exists in this database, or was removed as old. `false` means that the
+/// event was written to another or a newer copy.
 pub async fn is_known_event(conn: &mut PgConnection, event: EventId) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM events WHERE id = $1) AS "known!""#,
+        r#"SELECT EXISTS (SELECT FROM events WHERE id = $1) OR EXISTS (SELECT FROM event_marks WHERE event_id = $1) AS "known!""#,
         event as EventId
     )
     .fetch_one(conn)

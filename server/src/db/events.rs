@@ -111,23 +111,6 @@ pub async fn insert_noted(conn: &mut PgConnection, event: NewEvent) -> Result<Ev
     Ok(id)
 }
 
-/// Returns the digest recorded when a version of an object was first written, if the object's
-/// events contain one.
-pub async fn find_digest(
-    conn: &mut PgConnection,
-    object: ObjectId,
-    version: &str,
-) -> Result<Option<String>, Error> {
-    Ok(sqlx::query_scalar!(
-        r#"SELECT detail ->> 'digest' AS "digest!" FROM events
-           WHERE object_id = $1 AND detail ->> 'version' = $2 AND detail ->> 'digest' IS NOT NULL ORDER BY seq LIMIT 1"#,
-        object as ObjectId,
-        version,
-    )
-    .fetch_optional(conn)
-    .await?)
-}
-
 /// An event as returned to readers.
 #[derive(Clone, Debug)]
 pub struct EventRow {

@@ -273,6 +273,21 @@ pub async fn finish(
     Ok(())
 }
 
+/// Removes the evidence from the results of ended gate jobs. The results of the gates are stored
+/// apart.
+pub async fn remove_evidence(conn: &mut PgConnection, jobs: &[Uuid]) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE jobs SET result = jsonb_set(result, '{results}',
+                (SELECT COALESCE(jsonb_agg(without_evidence(gate.result) ORDER BY gate.position), '[]')
+                 FROM jsonb_array_elements(jobs.result -> 'results') WITH ORDINALITY AS gate (result, position)))
+         WHERE id = ANY ($1) AND result ->> 'kind' = 'gated'",
+        jobs,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Fails a leased job because its order cannot be built. `false`: another attempt has the lease by
 /// now.
 pub async fn refuse(

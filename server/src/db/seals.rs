@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::audit::{Entry, Seal};
+use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -47,6 +48,15 @@ pub async fn try_lock(conn: &mut PgConnection) -> Result<bool, Error> {
     )
 }
 
+/// Gives the transaction an unchanging view of the database, for a check beside writers and
+/// removals. The first statement of the transaction.
+pub async fn read_snapshot(conn: &mut PgConnection) -> Result<(), Error> {
+    sqlx::query!("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
 /// Returns the newest seal.
 pub async fn latest(conn: &mut PgConnection) -> Result<Option<SealRow>, Error> {
     Ok(sqlx::query_as!(
@@ -86,24 +96,27 @@ pub async fn insert(conn: &mut PgConnection, seal: &Seal) -> Result<(), Error> {
     Ok(())
 }
 
-/// An event with every member included in its digest.
-#[derive(Clone, Debug)]
-struct EntryRow {
-    seq: i64,
-    id: Uuid,
-    at: Timestamp,
-    actor: String,
-    kind: String,
-    node_id: Option<Uuid>,
-    object_id: Option<Uuid>,
-    operation_id: Option<Uuid>,
-    request_id: Option<String>,
-    summary: String,
-    detail: String,
+/// An event with every member included in its digest, also as exported to a file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EntryRow {
+    pub seq: i64,
+    pub id: Uuid,
+    pub at: Timestamp,
+    pub actor: String,
+    pub kind: String,
+    pub node_id: Option<Uuid>,
+    pub object_id: Option<Uuid>,
+    pub operation_id: Option<Uuid>,
+    pub request_id: Option<String>,
+    pub summary: String,
+    /// JSON text as printed by Postgres.
+    pub detail: String,
 }
 
 impl EntryRow {
-    fn digest(&self) -> [u8; 32] {
+    /// Returns the digest covered by a seal.
+    pub fn digest(&self) -> [u8; 32] {
         let entry = Entry {
             seq: self.seq,
             id: self.id,
@@ -128,7 +141,18 @@ pub async fn list_digests(
     up_to: i64,
     limit: i64,
 ) -> Result<Vec<(i64, [u8; 32])>, Error> {
-    let rows = sqlx::query_as!(
+    let rows = list_entries(conn, after, up_to, limit).await?;
+    Ok(rows.iter().map(|row| (row.seq, row.digest())).collect())
+}
+
+/// Lists the events after `after` and up to `up_to`, in order.
+pub async fn list_entries(
+    conn: &mut PgConnection,
+    after: i64,
+    up_to: i64,
+    limit: i64,
+) -> Result<Vec<EntryRow>, Error> {
+    Ok(sqlx::query_as!(
         EntryRow,
         r#"SELECT seq, id, at, actor, kind, node_id, object_id, operation_id, request_id, summary, detail::text AS "detail!"
            FROM events WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3"#,
@@ -137,8 +161,7 @@ pub async fn list_digests(
         limit,
     )
     .fetch_all(conn)
-    .await?;
-    Ok(rows.iter().map(|row| (row.seq, row.digest())).collect())
+    .await?)
 }
 
 /// Counts the events after a number, and returns the time of the first.

@@ -2,10 +2,10 @@
 //! an earlier state, or a failover lost the last commits. The recorded state of nodes may be old.
 //! Power and disk writes stay blocked until an administrator has checked and confirmed.
 //!
-//! Events are never removed, and event ids are random. A witness stores the id of an event: an
-//! agent with each permitted act, or a replica in the data directory. A witness can therefore
-//! distinguish a database with the event from one without. The test works for every kind of backup,
-//! even after the restored database has written new events.
+//! Event ids are random, and the ids that agents may remember outlive the removal of old events. A
+//! witness stores the id of an event: an agent with each permitted act, or a replica in the data
+//! directory. A witness can therefore distinguish a database with the event from one without. The
+//! test works for every kind of backup, even after the restored database has written new events.
 //!
 //! An agent's event carries a seal made with the master key, which no restore changes. The witness
 //! of one site holds the caution for the permits of that site. A replica, or a second site with a
@@ -24,6 +24,9 @@ use crate::db::cautions::{CautionRow, WitnessRow};
 use crate::db::events::NewEvent;
 use crate::error::Error;
 
+/// The reason without names of agents and nodes, for readers of one site: the other sites may be
+/// hidden.
+pub const OLDER: &str = "the database is older than other systems remember";
 /// The verb for the end of caution mode.
 const CONFIRM: &str = "caution.confirm";
 

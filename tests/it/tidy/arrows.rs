@@ -32,6 +32,7 @@ const ORDERS: [(&str, &[&str]); 5] = [
             "promql",
             "webhooks",
             "audit",
+            "retention",
             "document",
             "db",
             "access",
@@ -45,6 +46,7 @@ const ORDERS: [(&str, &[&str]); 5] = [
         &[
             "fabric",
             "permits",
+            "signatures",
             "remains",
             "parts",
             "lifecycle",

@@ -156,8 +156,8 @@ impl Declared for StackSpec {
         }
     }
 
-    /// Records version and digest of a locked stack in the event. A later write under the same
-    /// version is compared with the digest, also after other versions in between.
+    /// Records version and digest of a locked stack in the event. A server of the version before
+    /// compares a later write under the same version with the digest.
     fn noted(&self) -> Value {
         match self.lock {
             Some(_) => json!({ "version": self.version, "digest": promised(self) }),
@@ -165,20 +165,24 @@ impl Declared for StackSpec {
         }
     }
 
+    /// Records the digest of a locked version. A later write under the same version is compared
+    /// with the digest, also after other versions in between.
     async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
         let spec: Self = document::stored(row)?;
         if spec.lock.is_none() {
             return Ok(());
         }
-        match db::events::find_digest(conn, row.id, &spec.version).await? {
-            Some(digest) if digest != promised(&spec).to_string() => Err(Error::conflict(
+        let promised = promised(&spec).to_string();
+        let digest = db::stack_versions::publish(conn, row.id, &spec.version, &promised).await?;
+        match digest == promised {
+            true => Ok(()),
+            false => Err(Error::conflict(
                 "immutable",
                 format!(
                     "Version {} was published before as {digest}; publish another version.",
                     spec.version
                 ),
             )),
-            _ => Ok(()),
         }
     }
 
