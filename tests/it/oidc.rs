@@ -10,14 +10,18 @@ use std::time::Duration;
 use muster_api::tokens::Role;
 use muster_core::clock::Clock;
 use muster_core::values::Secret;
+use muster_server::http::limits::{Rate, Rates};
 use muster_server::oidc::{Provider as Relying, Settings};
-use reqwest::Url;
 use reqwest::header::HeaderMap;
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
 
 use crate::support::postgres;
-use crate::support::server::{Reply, START, Server};
+use crate::support::server::{Caller, Reply, START, Server};
 
 const PUBLIC: &str = "http://127.0.0.1:1";
+const LOGOUT: &str = "/sign-in/oidc/logout";
+const LOGOUT_EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
 /// The provider's process; it ends when dropped.
 struct Provider {
@@ -118,6 +122,29 @@ impl Provider {
             }
         }
         panic!("no way back from {url}");
+    }
+
+    /// A logout token with these claims.
+    async fn sign(&self, claims: &Value) -> String {
+        let claims = claims.to_string();
+        let query = [("claims", claims.as_str())];
+        self.ask("logout-token", &query).await
+    }
+
+    async fn ask(&self, path: &str, query: &[(&str, &str)]) -> String {
+        let mut url = Url::parse(&format!("{}/{path}", self.issuer)).unwrap();
+        url.query_pairs_mut().extend_pairs(query);
+        let reply = self.http.get(url).send().await.unwrap();
+        assert!(reply.status().is_success(), "{path}");
+        reply.text().await.unwrap()
+    }
+
+    /// The claims of a logout token about a person, issued now by the server's clock.
+    fn logout_of(&self, server: &Server, id: &str, person: &str) -> Value {
+        json!({
+            "iss": self.issuer, "aud": "muster", "iat": server.app.clock.now().as_second(), "jti": id,
+            "events": { LOGOUT_EVENT: {} }, "sub": person,
+        })
     }
 
     async fn server(&self, secret: &str) -> Server {
@@ -313,4 +340,200 @@ async fn keys_rotate_under_a_running_server() {
     let (jar, url) = begin(&wrong, &Jar::default()).await;
     let back = provider.vouch(&url, "ada").await;
     assert_eq!(come_back(&wrong, &jar, &back).await.1.status, 422);
+}
+
+fn browser_of(server: &Server, jar: &Jar) -> Caller {
+    server.nobody().header("cookie", &jar.header())
+}
+
+/// Sends a logout token as the provider does.
+async fn send_logout(server: &Server, token: &str) -> Reply {
+    let provider = server
+        .nobody()
+        .header("content-type", "application/x-www-form-urlencoded");
+    let form = format!("logout_token={token}");
+    provider.send(Method::POST, LOGOUT, form.into_bytes()).await
+}
+
+async fn count_logouts(server: &Server) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = 'user.signed_out'")
+        .fetch_one(&server.app.pool)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_logout_at_the_provider_ends_sessions_and_tokens_until_the_next_login() {
+    let Some(provider) = Provider::start("s3cret") else {
+        return;
+    };
+    let server = provider.server("s3cret").await;
+    let (ada, bob) = (
+        browser_of(&server, &sign_in(&server, &provider, "ada").await),
+        browser_of(&server, &sign_in(&server, &provider, "bob").await),
+    );
+    let body = json!({ "name": "of-ada", "role": "viewer", "expires_in_s": 3600 });
+    let made = ada
+        .header("sec-fetch-site", "same-origin")
+        .post("/v1/tokens", &body)
+        .await
+        .expect(201);
+    let token = server.with(made.body["secret"].as_str().map(str::to_owned));
+    for caller in [&ada, &token] {
+        caller.get("/v1/sites").await.expect(200);
+    }
+    let logout = provider.logout_of(&server, "first", "ada");
+    let sent = provider.sign(&logout).await;
+    let reply = send_logout(&server, &sent).await.expect(200);
+    assert_eq!(reply.header("cache-control"), "no-store");
+    assert_eq!(ada.get("/v1/sites").await.status, 401);
+    let refused = token.get("/v1/sites").await;
+    assert_eq!(refused.problem(), (401, "sign_in_again", ""));
+    assert!(
+        refused.text.contains("signed out at the identity provider"),
+        "{}",
+        refused.text
+    );
+    bob.get("/v1/sites").await.expect(200);
+    assert_eq!(count_logouts(&server).await, 1);
+    // The next login gives the rights back. The same token a second time ends nothing.
+    let ada = browser_of(&server, &sign_in(&server, &provider, "ada").await);
+    let again = send_logout(&server, &sent).await.expect(400);
+    assert_eq!(again.body["error"], "invalid_request");
+    for caller in [&ada, &token] {
+        caller.get("/v1/sites").await.expect(200);
+    }
+    // A person who never signed in has no login, so the logout is done.
+    let stranger = provider.logout_of(&server, "second", "nobody-here");
+    send_logout(&server, &provider.sign(&stranger).await)
+        .await
+        .expect(200);
+    assert_eq!(count_logouts(&server).await, 1);
+}
+
+#[tokio::test]
+async fn a_logout_of_a_session_ends_the_logins_of_its_person() {
+    let Some(provider) = Provider::start("s3cret") else {
+        return;
+    };
+    let server = provider.server("s3cret").await;
+    let (ada, bob) = (
+        browser_of(&server, &sign_in(&server, &provider, "ada").await),
+        browser_of(&server, &sign_in(&server, &provider, "bob").await),
+    );
+    let session = provider.ask("session", &[("person", "ada")]).await;
+    let mut logout = provider.logout_of(&server, "first", "ada");
+    logout["sub"] = Value::Null;
+    for (id, sid, status) in [("first", "unknown", 200), ("second", session.as_str(), 401)] {
+        logout["sid"] = sid.into();
+        logout["jti"] = id.into();
+        send_logout(&server, &provider.sign(&logout).await)
+            .await
+            .expect(200);
+        assert_eq!(ada.get("/v1/sites").await.status, status, "{sid}");
+    }
+    bob.get("/v1/sites").await.expect(200);
+    // The id of the session outlives the session here.
+    let delete = "DELETE FROM sessions";
+    sqlx::query(delete).execute(&server.app.pool).await.unwrap();
+    logout["jti"] = "third".into();
+    send_logout(&server, &provider.sign(&logout).await)
+        .await
+        .expect(200);
+    assert_eq!(count_logouts(&server).await, 2);
+}
+
+#[tokio::test]
+async fn a_token_that_is_no_logout_token_of_the_provider_ends_nothing() {
+    let Some(provider) = Provider::start("s3cret") else {
+        return;
+    };
+    let server = provider.server("s3cret").await;
+    let ada = browser_of(&server, &sign_in(&server, &provider, "ada").await);
+    let good = provider.logout_of(&server, "first", "ada");
+    let minutes_ago = server.app.clock.now().as_second() - 301;
+    for (member, value) in [
+        ("iss", json!("https://login.example")),
+        ("aud", json!("another-client")),
+        ("iat", json!(minutes_ago)),
+        ("nonce", json!("n")),
+        ("events", json!({})),
+        ("jti", Value::Null),
+        ("sub", Value::Null),
+    ] {
+        let mut bad = good.clone();
+        bad[member] = value;
+        let reply = send_logout(&server, &provider.sign(&bad).await).await;
+        assert_eq!(reply.status, 400, "{member}");
+        assert_eq!(reply.body["error"], "invalid_request", "{member}");
+    }
+    // Another person's name under the signature for the first.
+    let signed = provider.sign(&good).await;
+    let other = provider
+        .sign(&provider.logout_of(&server, "x", "bob"))
+        .await;
+    let (head, _) = other.rsplit_once('.').unwrap();
+    let (_, signature) = signed.rsplit_once('.').unwrap();
+    send_logout(&server, &format!("{head}.{signature}"))
+        .await
+        .expect(400);
+    send_logout(&server, "").await.expect(400);
+    let json = server.nobody().post(LOGOUT, &json!({})).await;
+    assert_eq!(json.status, 400);
+    ada.get("/v1/sites").await.expect(200);
+    // A withdrawn key signs nothing more.
+    provider.ask("rotate", &[]).await;
+    send_logout(&server, &signed).await.expect(400);
+    ada.get("/v1/sites").await.expect(200);
+    send_logout(&server, &provider.sign(&good).await)
+        .await
+        .expect(200);
+    assert_eq!(ada.get("/v1/sites").await.status, 401);
+    // A server without a provider has no such address.
+    let alone = Server::start().await;
+    assert_eq!(send_logout(&alone, &signed).await.status, 404);
+}
+
+#[tokio::test]
+async fn refused_logout_tokens_are_paid_by_their_source() {
+    // No provider answers there: these tokens are refused before a call.
+    let settings = Settings {
+        issuer: "http://127.0.0.1:9".into(),
+        client_id: "muster".into(),
+        client_secret: Secret::new("s3cret"),
+        public_url: PUBLIC.into(),
+        roles: Vec::new(),
+    };
+    let relying = Arc::new(Relying::new(settings).unwrap());
+    let clock = Clock::manual(START.parse().unwrap());
+    let address = Rate {
+        burst: 20.0,
+        per_s: 2.0,
+    };
+    let rates = Rates {
+        address,
+        office: address,
+        refused: 8.0,
+        ..Rates::default()
+    };
+    let server = Server::vouched(postgres::database().await, clock, Some(relying)).await;
+    let server = server.limited(rates);
+    let url = server.listen().await;
+    let http = reqwest::Client::builder()
+        .timeout(Duration::from_secs(30))
+        .no_proxy()
+        .build()
+        .unwrap();
+    let mut answers = Vec::new();
+    for _ in 0..4 {
+        let sent = http
+            .post(format!("{url}{LOGOUT}"))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body("logout_token=a.b.c")
+            .send()
+            .await;
+        answers.push(sent.unwrap().status().as_u16());
+    }
+    // Nine of twenty for each: one request and eight more for being refused.
+    assert_eq!(answers, [400, 400, 400, 429]);
 }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use muster_core::gates::RESULT_BYTES;
 use muster_core::ids::JobId;
 use muster_core::values::Digest;
 
@@ -66,6 +67,12 @@ pub enum Command {
     /// Reads the `authorized_keys` line trusting our CA from standard input. Replaces the line of
     /// an earlier assignment and keeps all other lines.
     TrustCa,
+    /// Reads a key revocation list from standard input, and makes sshd refuse the keys in the list.
+    /// The option is written only where the list is in place, whole and readable: without the file
+    /// of the option, sshd refuses every key. The option of another owner is left as it is.
+    RevokeKeys {
+        digest: Digest,
+    },
     /// Reads `wire::node::Marker` as JSON from standard input.
     WriteMarker,
     /// Prints the random id of the current boot, from the kernel (random(4)).
@@ -90,14 +97,17 @@ impl Command {
     pub fn bounds(&self) -> Bounds {
         let (seconds, output_bytes) = match self {
             Self::PairServe => (0, 0),
-            Self::PairAsk { within_s } => (*within_s, 4 << 20),
+            Self::PairAsk { within_s } => (*within_s, RESULT_BYTES),
             Self::Version | Self::BootId | Self::Cancel { .. } | Self::Answer { .. } => {
                 (30, 64 << 10)
             }
-            Self::Reboot | Self::PowerOff | Self::TrustCa | Self::WriteMarker => (30, 64 << 10),
+            Self::Reboot
+            | Self::PowerOff
+            | Self::TrustCa
+            | Self::RevokeKeys { .. }
+            | Self::WriteMarker => (30, 64 << 10),
             Self::Run { .. } | Self::RunAttached { .. } => (60, 64 << 10),
-            // The server stores facts up to the same size.
-            Self::Inventory | Self::InventoryHeard => (180, 4 << 20),
+            Self::Inventory | Self::InventoryHeard => (180, RESULT_BYTES),
             Self::InstallNode { .. } => (300, 64 << 10),
             Self::Attach { .. } => (0, 0),
         };
@@ -142,6 +152,7 @@ impl fmt::Display for Command {
                  { grep -v ' muster-adopted$' authorized_keys || true; printf '%s\\n' \"$line\"; } > authorized_keys.muster; \
                  mv -f authorized_keys.muster authorized_keys",
             ),
+            Self::RevokeKeys { digest } => f.write_str(&REVOKE_KEYS.replace("DIGEST", &digest.hex())),
             Self::WriteMarker => f.write_str(
                 "set -e; umask 022; mkdir -p /etc/muster; cat > /etc/muster/marker.json.new; \
                  mv -f /etc/muster/marker.json.new /etc/muster/marker.json",
@@ -152,3 +163,23 @@ impl fmt::Display for Command {
         }
     }
 }
+
+/// sshd reads the list at each login. The option is read at the start, so the first list of a boot
+/// reloads sshd: the file in `/run` notes the reload. `sshd -T` prints the option as sshd reads it.
+/// A reload of a configuration that `sshd -t` refuses would end sshd. The list is on the disk
+/// before the option, so that no loss of power leaves the option alone.
+const REVOKE_KEYS: &str = "set -e; umask 022; cd /etc/ssh; cat > muster_revoked_keys.new; \
+     echo 'DIGEST  muster_revoked_keys.new' | sha256sum -c > /dev/null; \
+     ssh-keygen -Q -f muster_revoked_keys.new; sync muster_revoked_keys.new || sync; \
+     mv -f muster_revoked_keys.new muster_revoked_keys; sync . || sync; \
+     option() { /usr/sbin/sshd -T -C user=root,host=node,addr=127.0.0.1,laddr=127.0.0.1,lport=22 | sed -n 's/^revokedkeys //p'; }; \
+     case \"$(option)\" in /etc/ssh/muster_revoked_keys) ;; \
+     none|'') rm -f /run/muster-revoked-keys; mkdir -p sshd_config.d; conf=sshd_config.d/00-muster-revoked; \
+     echo 'RevokedKeys /etc/ssh/muster_revoked_keys' > $conf.new; mv -f $conf.new $conf.conf; \
+     if ! /usr/sbin/sshd -t || test \"$(option)\" != /etc/ssh/muster_revoked_keys; then rm -f $conf.conf; \
+     echo 'sshd does not read /etc/ssh/sshd_config.d' >&2; exit 1; fi;; \
+     *) echo \"RevokedKeys of sshd is set by another owner: $(option)\" >&2; exit 1;; esac; \
+     test -e /run/muster-revoked-keys && exit 0; /usr/sbin/sshd -t; \
+     timeout 10 systemctl reload ssh 2> /dev/null || timeout 10 systemctl reload sshd 2> /dev/null || \
+     { pid=$(cat /run/sshd.pid) && grep -qx sshd \"/proc/$pid/comm\" && kill -HUP \"$pid\"; }; \
+     : > /run/muster-revoked-keys";

@@ -8,7 +8,9 @@ pub mod command; // Commands allowed on a node, and their limits
 mod exec; // Runs a single command
 pub mod first_contact; // Login on a machine installed by others
 pub mod kept; // Sessions kept for the next job
+pub mod krl; // Key revocation lists
 pub mod lines; // Commands with a stream of lines
+mod long_lines; // Places for long lines
 #[cfg(test)]
 pub(crate) mod sshd; // A real sshd on loopback
 #[cfg(test)]
@@ -16,7 +18,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -68,8 +70,9 @@ pub enum SshError {
         status: u32,
         stderr: String,
     },
-    #[error("{command} printed more than {limit} bytes")]
-    TooMuch { command: String, limit: usize },
+    /// The limit has its unit: bytes or lines.
+    #[error("{command} printed more than {limit}")]
+    TooMuch { command: String, limit: String },
 }
 
 impl SshError {
@@ -89,6 +92,7 @@ impl SshError {
 
 /// A connection to a node, logged in as root. Dropping the session closes the connection.
 pub struct Session {
+    address: IpAddr,
     handle: Handle<Pin>,
     /// Time at which the machine accepted the TCP connection.
     opened: Instant,
@@ -115,8 +119,9 @@ impl Session {
         Self::connect_watched(login, within, KEEPALIVE).await
     }
 
-    fn over(handle: Handle<Pin>, opened: Instant) -> Self {
+    fn over(address: SocketAddr, handle: Handle<Pin>, opened: Instant) -> Self {
         Self {
+            address: address.ip(),
             handle,
             opened,
             boot_id: OnceLock::new(),
@@ -206,7 +211,7 @@ async fn connect(login: &Login, keepalive: Duration) -> Result<Session, SshError
         .authenticate_openssh_cert("root", Arc::new(key), certificate)
         .await;
     match answer {
-        Ok(answer) if answer.success() => Ok(Session::over(handle, opened)),
+        Ok(answer) if answer.success() => Ok(Session::over(address, handle, opened)),
         Ok(_) => Err(SshError::AuthRefused(address)),
         Err(error) => Err(SshError::Lost(error.to_string())),
     }

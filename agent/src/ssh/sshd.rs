@@ -84,6 +84,19 @@ impl Sshd {
         }
     }
 
+    /// Returns a login with a certificate of a serial.
+    pub(crate) fn login_as(&self, serial: u64) -> Login {
+        Login {
+            user_key: certified_as(&self.user_ca, PRINCIPAL, serial),
+            ..self.login(PRINCIPAL)
+        }
+    }
+
+    /// Returns the process id of the listener.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the fingerprint of the host key in the format of `ssh-keygen -l`.
     pub(crate) fn fingerprint(&self) -> String {
         self.host_key
@@ -105,6 +118,11 @@ impl Sshd {
 
 /// Creates a key and a certificate for a principal, signed by the CA.
 pub(crate) fn certified(ca: &PrivateKey, principal: &str) -> UserKey {
+    certified_as(ca, principal, 0)
+}
+
+/// Creates a key and a certificate with a serial.
+pub(crate) fn certified_as(ca: &PrivateKey, principal: &str, serial: u64) -> UserKey {
     let key = new_key();
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -113,6 +131,7 @@ pub(crate) fn certified(ca: &PrivateKey, principal: &str) -> UserKey {
     let public = key.public_key().key_data().clone();
     let mut builder =
         Builder::new_with_random_nonce(&mut rand::rng(), public, now - 60, now + 3600).unwrap();
+    builder.serial(serial).unwrap();
     builder.cert_type(CertType::User).unwrap();
     builder.key_id("test").unwrap();
     builder.valid_principal(principal).unwrap();

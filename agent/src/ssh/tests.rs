@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use muster_core::ids::JobId;
 use muster_core::values::Digest;
 use tokio::net::{TcpListener, TcpStream};
@@ -16,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::command::Command;
 use super::sshd::{PRINCIPAL, Sshd, new_key};
-use super::{Session, SshError, is_live};
+use super::{Session, SshError, is_live, krl};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -241,4 +242,129 @@ async fn a_silent_connection_is_noticed() {
         .unwrap_err();
     assert!(matches!(error, SshError::Lost(_)), "{error}");
     proxy.abort();
+}
+
+/// A node that runs the commands of the agent below its own folder, with a real sshd.
+fn whole_node() -> Sshd {
+    let sshd = Sshd::start(
+        "eval \"$(echo \"$SSH_ORIGINAL_COMMAND\" | sed \"s#/etc/ssh#$NODE/etc#g; s#/run/#$NODE/run/#g; \
+         s#/usr/sbin/sshd#/usr/sbin/sshd -f $NODE/sshd_config#g; s#timeout 10 systemctl reload sshd#false#; s#timeout 10 systemctl reload ssh #kill -HUP \\$(cat $NODE/pid) #\")\"",
+    );
+    std::fs::create_dir(sshd.dir.path().join("etc")).unwrap();
+    std::fs::create_dir(sshd.dir.path().join("run")).unwrap();
+    sshd.write("pid", &sshd.pid().to_string());
+    sshd
+}
+
+/// Adds a line to the configuration of sshd, which the next start reads.
+fn configure(sshd: &Sshd, line: &str) {
+    let before = sshd.file("sshd_config");
+    let line = line.replace("NODE", &sshd.dir.path().display().to_string());
+    sshd.write("sshd_config", &format!("{line}\n{before}"));
+}
+
+/// Logs in with a certificate of a serial. A listener that starts again refuses connections.
+async fn log_in(sshd: &Sshd, serial: u64) -> Result<Session, SshError> {
+    let login = sshd.login_as(serial);
+    let again = async {
+        loop {
+            match Session::connect(&login, SOON).await {
+                Err(error) if error.connection() => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                ended => return ended,
+            }
+        }
+    };
+    tokio::time::timeout(SOON, again).await.expect("sshd is up")
+}
+
+async fn revoke(session: &Session, list: Vec<u8>) -> Result<(), SshError> {
+    let digest = Digest::of(&list);
+    let command = Command::RevokeKeys { digest };
+    session.exec(command, list.into()).await.map(drop)
+}
+
+/// Size of the start of a list. The start alone is a list without keys.
+const HEADER_BYTES: usize = 50;
+
+fn stderr_of(ended: Result<(), SshError>) -> String {
+    match ended {
+        Err(SshError::Exit { stderr, .. }) => stderr,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn list_of(serials: &[u64]) -> Vec<u8> {
+    krl::encode(serials, Timestamp::UNIX_EPOCH)
+}
+
+#[tokio::test]
+async fn a_real_sshd_refuses_revoked_certificates_and_no_other() {
+    let sshd = whole_node();
+    configure(&sshd, "Include NODE/etc/sshd_config.d/*.conf");
+    let session = log_in(&sshd, 1).await.unwrap();
+    drop(log_in(&sshd, 7).await.unwrap());
+    revoke(&session, list_of(&[7])).await.unwrap();
+    let refused = log_in(&sshd, 7).await.unwrap_err();
+    assert!(matches!(refused, SshError::AuthRefused(_)), "{refused}");
+    let session = log_in(&sshd, 1).await.unwrap();
+    // A later list takes the place of the first.
+    revoke(&session, list_of(&[8, 9])).await.unwrap();
+    let refused = log_in(&sshd, 9).await.unwrap_err();
+    assert!(matches!(refused, SshError::AuthRefused(_)), "{refused}");
+    for serial in [1, 7] {
+        drop(log_in(&sshd, serial).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_broken_list_changes_nothing() {
+    let sshd = whole_node();
+    configure(&sshd, "Include NODE/etc/sshd_config.d/*.conf");
+    let session = log_in(&sshd, 1).await.unwrap();
+    let whole = list_of(&[7]);
+    // Cut on the way where the rest is an empty list, and wrong from the start.
+    let command = Command::RevokeKeys {
+        digest: Digest::of(&whole),
+    };
+    let cut = Bytes::copy_from_slice(&whole[..HEADER_BYTES]);
+    session.exec(command, cut).await.unwrap_err();
+    revoke(&session, whole[..20].to_vec()).await.unwrap_err();
+    for path in ["muster_revoked_keys", "sshd_config.d"] {
+        assert!(!sshd.dir.path().join("etc").join(path).exists(), "{path}");
+    }
+    for serial in [1, 7] {
+        drop(log_in(&sshd, serial).await.unwrap());
+    }
+    // A broken list does not replace a whole one.
+    revoke(&session, whole.clone()).await.unwrap();
+    revoke(&session, b"SSHKRL".to_vec()).await.unwrap_err();
+    let kept = std::fs::read(sshd.dir.path().join("etc/muster_revoked_keys")).unwrap();
+    assert_eq!(kept, whole);
+    assert!(log_in(&sshd, 7).await.is_err());
+    drop(log_in(&sshd, 1).await.unwrap());
+}
+
+#[tokio::test]
+async fn an_sshd_that_would_not_read_the_option_keeps_its_configuration() {
+    let has_option = |sshd: &Sshd| {
+        let conf = "etc/sshd_config.d/00-muster-revoked.conf";
+        sshd.dir.path().join(conf).exists()
+    };
+    let plain = whole_node();
+    let session = log_in(&plain, 7).await.unwrap();
+    let unread = stderr_of(revoke(&session, list_of(&[7])).await);
+    assert!(unread.contains("does not read"), "{unread}");
+    assert!(!has_option(&plain));
+    drop(log_in(&plain, 7).await.unwrap());
+    // The owner of the machine has a list.
+    let owned = whole_node();
+    configure(&owned, "RevokedKeys NODE/theirs");
+    configure(&owned, "Include NODE/etc/sshd_config.d/*.conf");
+    owned.write("theirs", "");
+    let session = log_in(&owned, 7).await.unwrap();
+    let theirs = stderr_of(revoke(&session, list_of(&[7])).await);
+    assert!(theirs.contains("another owner"), "{theirs}");
+    assert!(!has_option(&owned));
 }

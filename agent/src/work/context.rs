@@ -17,6 +17,7 @@ use super::agent::Agent;
 use super::backoff;
 use super::client::error::CallError;
 use super::node_time::NodeTime;
+use super::revocation::Revocation;
 use super::voice::Voice;
 use crate::watch::Watch;
 
@@ -33,6 +34,8 @@ pub struct JobContext {
     pub voice: Arc<Voice>,
     /// The clock of the node, by the lines of muster-node.
     pub node_time: NodeTime,
+    /// The list of revoked keys in the order, on its way to the node.
+    pub revocation: Revocation,
 }
 
 impl JobContext {
@@ -48,6 +51,7 @@ impl JobContext {
             deadline,
             voice,
             node_time: NodeTime::default(),
+            revocation: Revocation::default(),
         }
     }
 

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use super::client::error::CallError;
+use super::client::server::SeenOnNode;
 use super::context::{JobContext, failed, fatal};
 use super::{backoff, evidence, jobs};
 
@@ -198,10 +199,13 @@ async fn report(context: &JobContext, outcome: Outcome) {
     }
     let deadline = context.deadline.max(Instant::now() + context.agent.lease);
     let server = &context.agent.server;
-    let offset_ms = context.node_time.offset_ms();
+    let seen = SeenOnNode {
+        clock_ms: context.node_time.offset_ms(),
+        keys_are_revoked: context.revocation.is_held(),
+    };
     let tell = |outcome| {
         backoff::until(deadline, move || {
-            server.report_outcome(id, attempt, outcome, offset_ms)
+            server.report_outcome(id, attempt, outcome, seen)
         })
     };
     let told = tell(&outcome).await;

@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 use super::agent::Agent;
 use super::backoff::{self, Backoff};
 use super::client::leased::Unread;
+use super::client::server::SeenOnNode;
 use super::context::JobContext;
 use super::job;
 
@@ -86,7 +87,9 @@ async fn refuse(agent: Arc<Agent>, order: Unread) -> JobId {
     let outcome = Outcome::Failed { failure };
     let deadline = Instant::now() + agent.lease;
     if let Err(error) = backoff::until(deadline, || {
-        agent.server.report_outcome(id, attempt, &outcome, None)
+        agent
+            .server
+            .report_outcome(id, attempt, &outcome, SeenOnNode::default())
     })
     .await
     {

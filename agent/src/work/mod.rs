@@ -18,6 +18,7 @@ pub mod marks; // The latest event stored for the server
 pub mod node_time; // Offset of a node's clock
 pub mod reports; // Host keys reported by live images
 mod reservations; // Results of changes of reservations, for the server
+pub mod revocation; // Progress of a list of revoked keys
 mod scheduler; // Reports nodes out of service to the server
 mod sightings; // Reports sightings to the server
 #[cfg(test)]
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use muster_core::clock::Clock;
+use muster_core::signatures::PublicKey;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::calls::{Hello, Sighting, SiteConfig, Welcome};
 use muster_core::wire::node::SiteTrust;
@@ -73,6 +75,8 @@ pub struct AgentOptions {
     pub ipxe_dir: PathBuf,
     /// Path of the static muster-node executable for installed systems.
     pub muster_node: PathBuf,
+    /// Public keys of release owners. With keys, nodes boot only live images signed by one of them.
+    pub live_keys: Vec<PublicKey>,
     /// Ports of the boot services.
     pub ports: BootPorts,
     /// Local clock, corrected later by the time of the server.
@@ -108,13 +112,9 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
     private::close(&options.data_dir);
     let marks = Marks::open(&options.data_dir).map_err(io("data directory", &options.data_dir))?;
     let (client, identity) = enter(&options)?;
+    let (node, ipxe) = load_programs(&options).await?;
     let clock = Clock::following(options.clock);
     let client = client.remembering(marks).setting(clock.clone());
-    let node = NodeBinary::load(&options.muster_node)
-        .await
-        .map_err(io("muster-node", &options.muster_node))?;
-    let ipxe =
-        IpxeBinaries::load(&options.ipxe_dir).map_err(io("boot loaders", &options.ipxe_dir))?;
     let reports = Reports::open(&options.data_dir)
         .map_err(io("reports", &options.data_dir.join("reports")))?;
     let blobs = BlobCache::at(options.data_dir.join("blobs"))
@@ -163,6 +163,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         clusters: Clusters::default(),
         blobs,
         reports,
+        live_keys: options.live_keys,
         silent: SILENT,
         sessions: KeptSessions::default(),
         superseded: CancellationToken::new(),
@@ -171,6 +172,16 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
     stop.cancel();
     services.stopped().await;
     ended
+}
+
+/// Loads the programs that nodes get from the agent.
+async fn load_programs(options: &AgentOptions) -> Result<(NodeBinary, IpxeBinaries), AgentError> {
+    let node = NodeBinary::load(&options.muster_node)
+        .await
+        .map_err(io("muster-node", &options.muster_node))?;
+    let ipxe =
+        IpxeBinaries::load(&options.ipxe_dir).map_err(io("boot loaders", &options.ipxe_dir))?;
+    Ok((node, ipxe))
 }
 
 /// Runs all tasks needing the server.

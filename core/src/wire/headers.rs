@@ -23,3 +23,7 @@ pub const CLOCK: &str = "muster-clock";
 /// for a clock that is ahead. Absent where muster-node did not work on the node. A server of the
 /// previous version ignores the header.
 pub const NODE_CLOCK: &str = "muster-node-clock";
+/// Header of an outcome: `1` where the installed system of the node has the complete list of
+/// revoked certificates in the order, and refuses them. A server of the previous version ignores
+/// the header.
+pub const KEYS_REVOKED: &str = "muster-keys-revoked";

@@ -12,7 +12,7 @@ use crate::values::{Digest, Mac};
 use crate::wire::adopt::Adopt;
 use crate::wire::bmc::{Power, RotateBmc};
 use crate::wire::firmware::SetFirmware;
-use crate::wire::login::{Login, UserKey};
+use crate::wire::login::{Login, RevokedKeys, UserKey};
 use crate::wire::node::{GatePlan, WipePlan, WriteImage};
 use crate::wire::pair::PairOrder;
 
@@ -35,6 +35,9 @@ pub struct Job {
     /// `once` acts started by an earlier attempt. The agent observes the effect of each act and
     /// does not repeat an act blindly.
     pub acts: Vec<ActRecord>,
+    /// Absent: the node refuses no certificate before its end, or has the list already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_keys: Option<RevokedKeys>,
     pub spec: JobSpec,
 }
 
@@ -196,6 +199,9 @@ pub struct BootLive {
     /// Identity required of the machine, if the identity is known.
     pub expect_uuid: Option<String>,
     pub expect_serial: Option<String>,
+    /// The signature of kernel and initrd, from the site. Checked by agents with keys of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live_signature: Option<String>,
 }
 
 /// A `once` act whose start is committed.

@@ -32,3 +32,18 @@ impl PartialEq for UserKey {
         self.certificate == other.certificate
     }
 }
+
+/// The SSH certificates of a node that its systems must refuse, because an agent was removed. The
+/// agent writes the list to each named system that the job logs in to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokedKeys {
+    /// Host key of the installed system. Absent: no system is installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installed: Option<String>,
+    /// Host key of the running live image. Absent: no live image runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<String>,
+    /// Serials of the certificates: the complete list of the node.
+    pub serials: Vec<u64>,
+}

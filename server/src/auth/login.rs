@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::seals::{counts, write};
-use super::{sessions, vouching};
+use super::{logout, sessions, vouching};
 use crate::app::App;
 use crate::db::events::NewEvent;
 use crate::db::users::Vouched;
@@ -80,6 +80,7 @@ pub async fn finish(
         name,
         role,
         groups,
+        session: session_id,
     } = provider.exchange(code, secrets(app, state)).await?;
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
@@ -102,6 +103,8 @@ pub async fn finish(
     ensure!(!disabled, "{name} is disabled by an administrator");
     write::seal_user(&mut tx, &app.keys.master, user).await?;
     vouching::renew(&mut tx, app, user).await?;
+    let session_id = session_id.as_deref();
+    logout::remember_session(&mut tx, app, provider.issuer(), user, session_id).await?;
     let session = sessions::open(&mut tx, app, headers, user).await?;
     let event = NewEvent::new(
         now,

@@ -10,6 +10,7 @@ pub(crate) mod delays; // Delays of logins after failures
 pub(crate) mod kept; // Uses of verbs kept from the version before
 pub mod known; // Whether a request's credential is accepted
 pub mod login; // Logins by an identity provider
+pub mod logout; // Logouts reported by an identity provider
 pub mod needs; // Needs of routes
 pub mod passwords; // Argon2id
 pub(crate) mod raw; // Raw text of machines: consoles, logs, evidence
@@ -130,7 +131,10 @@ impl FromRequestParts<App> for Actor {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        authorise(parts, app).await
+        let actor = authorise(parts, app).await?;
+        // The frame of a page asks for the rights of the reader.
+        parts.extensions.insert(actor.clone());
+        Ok(actor)
     }
 }
 

@@ -1,6 +1,6 @@
-//! The time for which an identity provider vouches for a person after a sign-in. The provider does
-//! not report the leave of a person. Sessions and tokens have no effect after the time, until the
-//! next sign-in.
+//! The time for which an identity provider vouches for a person after a sign-in. Sessions and
+//! tokens have no effect after the time, or after a logout reported by the provider, until the next
+//! sign-in.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::UserId;
@@ -15,6 +15,10 @@ use crate::oidc::{Provider, VOUCHES_FOR};
 
 /// The code of the refusal.
 const SIGN_IN_AGAIN: &str = "sign_in_again";
+
+/// The stored sign-in of a person after a logout at the provider. Servers of the version before
+/// refuse the person too, because the time is long past.
+const LOGGED_OUT: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// The longest time between the warning of a person and the end of the vouching.
 const WARNED: SignedDuration = SignedDuration::from_hours(24);
@@ -43,13 +47,14 @@ pub(crate) async fn need(conn: &mut PgConnection, app: &App, user: &UserRow) -> 
     if user.password_hash.is_some() {
         return Ok(());
     }
-    let vouched_at = db::vouching::find(conn, user.id).await?;
+    let vouched_at = user.issuer.is_some().then_some(user.vouched_at);
     let now = app.clock.now();
     match vouched_at {
         Some(at) if now.duration_since(at) >= lasts(app) => {
             let detail = format!(
-                "{} signed in by the identity provider at {at:.0}, which is too long ago: sign in again in a browser. Tokens of the person work again afterwards.",
-                user.name
+                "{} {}: sign in again in a browser. Tokens of the person work again afterwards.",
+                user.name,
+                describe_end(at)
             );
             Err(Error::NotAdmitted {
                 code: SIGN_IN_AGAIN,
@@ -61,6 +66,13 @@ pub(crate) async fn need(conn: &mut PgConnection, app: &App, user: &UserRow) -> 
         }
         Some(_) | None => Ok(()),
     }
+}
+
+fn describe_end(vouched_at: Timestamp) -> String {
+    if vouched_at <= LOGGED_OUT {
+        return "signed out at the identity provider".to_owned();
+    }
+    format!("signed in by the identity provider at {vouched_at:.0}, which is too long ago")
 }
 
 /// Records one event before the end of the vouching.
@@ -90,4 +102,15 @@ async fn warn(
 /// The database's.
 pub(crate) async fn renew(conn: &mut PgConnection, app: &App, user: UserId) -> Result<(), Error> {
     db::vouching::set(conn, user, app.clock.now()).await
+}
+
+/// Ends the vouching for a person and all sessions of the person. Returns the number of ended
+/// sessions.
+///
+/// # Errors
+///
+/// The database's.
+pub(crate) async fn end(conn: &mut PgConnection, user: UserId) -> Result<u64, Error> {
+    db::vouching::set(&mut *conn, user, LOGGED_OUT).await?;
+    db::vouching::delete_sessions(conn, user).await
 }

@@ -8,20 +8,6 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// Returns the latest sign-in of a person by a provider. `None`: the person has no provider.
-///
-/// # Errors
-/// When the database fails.
-pub async fn find(conn: &mut PgConnection, user: UserId) -> Result<Option<Timestamp>, Error> {
-    let found = sqlx::query_scalar!(
-        "SELECT vouched_at FROM users WHERE id = $1 AND issuer IS NOT NULL",
-        user as UserId,
-    )
-    .fetch_optional(conn)
-    .await?;
-    Ok(found.map(|at| at.to_jiff()))
-}
-
 /// The latest sign-in of a person.
 #[derive(Clone, Debug)]
 pub struct VouchedRow {
@@ -80,18 +66,15 @@ pub async fn note_warning(
     Ok(done.rows_affected() == 1)
 }
 
-/// Returns the latest use of a session.
+/// Deletes all sessions of a person. Returns the number of deleted sessions.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_session_use(
-    conn: &mut PgConnection,
-    hash: &[u8; 32],
-) -> Result<Option<Timestamp>, Error> {
-    let found = sqlx::query_scalar!("SELECT seen_at FROM sessions WHERE token_hash = $1", hash)
-        .fetch_optional(conn)
+pub async fn delete_sessions(conn: &mut PgConnection, user: UserId) -> Result<u64, Error> {
+    let gone = sqlx::query!("DELETE FROM sessions WHERE user_id = $1", user as UserId)
+        .execute(conn)
         .await?;
-    Ok(found.map(|at| at.to_jiff()))
+    Ok(gone.rows_affected())
 }
 
 /// Records a use of a session.

@@ -22,6 +22,8 @@ mod recoveries; // Recoveries of failed nodes
 pub mod releases; // The beginning of a release
 pub mod remains; // Facts of deleted nodes, merged into the next record of the machine
 pub mod replacements; // Claims moving to another node
+pub mod revocations; // Nodes that refuse the SSH certificates of removed agents
+pub mod signatures; // Signatures of images, and the keys trusted by the fleet
 mod snapshot; // The lifecycle's view of a node
 pub mod strangers; // Machines that discovered themselves, within limits
 mod waivers; // Gates counted as passed by a waiver

@@ -159,9 +159,11 @@ async fn enrol_agent(
 
 /// Removes an agent.
 ///
-/// Its certificates are rejected immediately. Its jobs return to the queue for another agent. A
-/// caution resting on the word of the agent alone ends, if the caller may confirm cautions. A
-/// caution with a sealed event stays: the seal proves the loss without the agent.
+/// Its certificates are rejected immediately. Its jobs return to the queue for another agent. The
+/// SSH certificates of its orders are revoked: each node refuses them from its next order on. The
+/// event shows the number of nodes that still accept some. A caution resting on the word of the
+/// agent alone ends, if the caller may confirm cautions. A caution with a sealed event stays: the
+/// seal proves the loss without the agent.
 #[utoipa::path(delete, path = "/v1/sites/{site}/agents/{agent}",
     extensions(("x-muster-access" = json!({ "verb": "agent.remove", "place": "site={site}" }))),
     tag = "agents",
@@ -186,11 +188,16 @@ async fn remove_agent(
         caution::withdraw(conn, &actor, &agent, app.clock.now()).await?;
         db::jobs::requeue_of(conn, agent.id).await?;
         let certificates = list_certificates(conn, agent.id, app.clock.now()).await?;
+        db::ssh_certificates::revoke(conn, agent.id, app.clock.now()).await?;
         db::agents::delete(conn, agent.id).await?;
-        let summary = format!("agent {} of {} removed", agent.name, site.name);
+        let mut summary = format!("agent {} of {} removed", agent.name, site.name);
         let mut detail = json!({ "site": site.name });
         if !certificates.is_empty() {
+            let accepting = db::ssh_certificates::count_accepting(conn, app.clock.now()).await?;
+            summary +=
+                &format!("; nodes that accept SSH certificates of removed agents: {accepting}");
             detail["ssh_certificates"] = certificates.into();
+            detail["nodes_accepting"] = accepting.into();
         }
         let event = actor
             .event(app.clock.now(), "agent.removed", None, summary)

@@ -19,6 +19,7 @@ mod operations; // Operations: requested work
 mod pairs; // The form for pair measurements of a pool
 mod pools; // A pool, and the pool's pair measurements
 pub mod problems; // Errors as pages with advice
+mod provider_logout; // Logout tokens of the identity provider
 mod racks; // Elevations and power
 mod replace; // The form for moving a claim to another node
 mod rollouts; // Rollouts, and the revisions of a pool
@@ -193,6 +194,7 @@ fn sessions() -> Router<App> {
         )
         .route("/sign-in/oidc", get(sign_in::begin_vouched))
         .route("/sign-in/oidc/callback", get(sign_in::finish_vouched))
+        .route("/sign-in/oidc/logout", post(provider_logout::end_logins))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/assets/{version}/{*path}", get(assets::get_asset))
 }

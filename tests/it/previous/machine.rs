@@ -294,7 +294,7 @@ impl Systems {
         let session = format!(
             "#!/bin/sh\nexport MACHINE='{}' MUSTER_ROOT='{root}' PATH='{}/tools'\n\
              asked=$(printf '%s' \"$SSH_ORIGINAL_COMMAND\" | sed \"s#/usr/local/sbin/#$MUSTER_ROOT&#g; s#/proc/sys/#$MUSTER_ROOT&#g; \
-             s#/etc/muster#$MUSTER_ROOT&#g; s#/root/.ssh#$MUSTER_ROOT&#g\")\nexec sh -c \"$asked\"\n",
+             s#/etc/muster#$MUSTER_ROOT&#g; s#/etc/ssh#$MUSTER_ROOT&#g; s#/root/.ssh#$MUSTER_ROOT&#g\")\nexec sh -c \"$asked\"\n",
             machine.display(),
             machine.display(),
         );

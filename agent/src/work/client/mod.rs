@@ -208,7 +208,7 @@ impl Client {
         body: &Q,
         within: Duration,
     ) -> Result<Vec<u8>, CallError> {
-        self.post_noted(path, body, within, None).await
+        self.post_noted(path, body, within, &[]).await
     }
 
     /// Sends a call with its own id. The log of the server and error messages contain the id.
@@ -217,10 +217,10 @@ impl Client {
         path: &str,
         body: &Q,
         within: Duration,
-        note: Option<Note>,
+        notes: &[Note],
     ) -> Result<Vec<u8>, CallError> {
         let id = Uuid::now_v7().to_string();
-        self.send(&id, path, body, within, note)
+        self.send(&id, path, body, within, notes)
             .await
             .map_err(|error| error.with_request_id(&id))
     }
@@ -231,7 +231,7 @@ impl Client {
         path: &str,
         body: &Q,
         within: Duration,
-        note: Option<Note>,
+        notes: &[Note],
     ) -> Result<Vec<u8>, CallError> {
         let url = format!("{}/agent/v1/{path}", self.server_url);
         let mut request = self
@@ -251,8 +251,8 @@ impl Client {
         }
         request = request.header(CLOCK, self.clock.own().as_millisecond());
         request = request.header(orders::ORDERS, orders::said());
-        if let Some(Note { name, value }) = note {
-            request = request.header(name, value);
+        for Note { name, value } in notes {
+            request = request.header(*name, *value);
         }
         let asked = Instant::now();
         let answer = request.send().await.map_err(lost)?;

@@ -8,7 +8,7 @@ use muster_core::wire::calls::{
     Sightings, SiteConfig, SitePoll, StartAct,
 };
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
-use muster_core::wire::headers::NODE_CLOCK;
+use muster_core::wire::headers::{KEYS_REVOKED, NODE_CLOCK};
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::Challenge;
 use muster_core::wire::result::Outcome;
@@ -19,6 +19,15 @@ use muster_core::wire::scheduler::{
 use super::error::CallError;
 use super::leased::{Leased, Orders};
 use super::{CALL, Client, Note};
+
+/// Facts about a node, seen by a job beside its result.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SeenOnNode {
+    /// The offset of the node's clock, where muster-node worked on the node.
+    pub clock_ms: Option<i64>,
+    /// The installed system refuses the revoked keys in the order.
+    pub keys_are_revoked: bool,
+}
 
 /// A client with the epoch of this agent process.
 #[derive(Clone, Debug)]
@@ -122,8 +131,7 @@ impl Server {
             .await
     }
 
-    /// Reports how a job ended, with the offset of the node's clock where muster-node worked on the
-    /// node. A repeated report is harmless.
+    /// Reports how a job ended, with the facts seen on the node. A repeated report is harmless.
     ///
     /// # Errors
     /// [`CallError`].
@@ -132,19 +140,24 @@ impl Server {
         job: JobId,
         attempt: i32,
         outcome: &Outcome,
-        node_clock_ms: Option<i64>,
+        seen: SeenOnNode,
     ) -> Result<(), CallError> {
         let report = ReportOutcome {
             epoch: self.epoch,
             attempt,
             outcome: outcome.clone(),
         };
-        let note = node_clock_ms.map(|value| Note {
+        let clock = seen.clock_ms.map(|value| Note {
             name: NODE_CLOCK,
             value,
         });
+        let revoked = seen.keys_are_revoked.then_some(Note {
+            name: KEYS_REVOKED,
+            value: 1,
+        });
+        let notes: Vec<Note> = clock.into_iter().chain(revoked).collect();
         self.client
-            .post_noted(&format!("jobs/{job}/outcome"), &report, CALL, note)
+            .post_noted(&format!("jobs/{job}/outcome"), &report, CALL, &notes)
             .await
             .map(|_| ())
     }

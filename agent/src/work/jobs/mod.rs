@@ -20,7 +20,9 @@ mod power_off; // Powers off, with confirmation
 mod power_on; // Powers on or cycles on request
 mod reach; // Opens a session on a node
 mod reboot; // Reboots into a new boot
+mod revoke; // Writes the list of revoked keys
 mod rotate_bmc; // Changes the password of a BMC
+mod signed_live; // Signatures of live images
 mod supply; // Fetches blobs before a node needs them
 #[cfg(test)]
 mod tests; // Power acts through failing BMCs

@@ -7,6 +7,7 @@ use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::noticed::Noticed;
 use tokio::time::Instant;
 
+use super::revoke;
 use crate::ssh::{ASKED_EVERY, Session, SshError};
 use crate::work::context::{JobContext, failed, fatal};
 
@@ -36,6 +37,7 @@ pub(super) async fn reach(
     other_key: OtherKey,
 ) -> Result<Session, Failure> {
     if let Some(session) = kept(context, login).await {
+        revoke::write_list(context, login, &session).await;
         return Ok(session);
     }
     let mut before = None;
@@ -45,6 +47,7 @@ pub(super) async fn reach(
             Ok(session) => {
                 noticed(context, before, session.opened());
                 context.voice.moving();
+                revoke::write_list(context, login, &session).await;
                 return Ok(session);
             }
             Err(error) => error,

@@ -77,6 +77,7 @@ async fn run(order: Adopt) -> Result<JobResult, Failure> {
         node: NodeId::new(),
         node_name: "n1".into(),
         origin: None,
+        revoked_keys: None,
         epoch: 1,
         timeout_s: 60,
         acts: Vec::new(),

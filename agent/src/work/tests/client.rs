@@ -12,7 +12,7 @@ use super::server::FakeServer;
 use crate::work::backoff;
 use crate::work::client::Client;
 use crate::work::client::error::CallError;
-use crate::work::client::server::Server;
+use crate::work::client::server::{SeenOnNode, Server};
 
 fn renewal() -> RenewJob {
     RenewJob {
@@ -93,7 +93,7 @@ async fn an_outcome_is_told_until_the_server_is_back() {
     let server = fake.connect();
     let deadline = Instant::now() + SOON;
     backoff::until(deadline, || {
-        server.report_outcome(JobId::new(), 1, &Outcome::Cancelled, None)
+        server.report_outcome(JobId::new(), 1, &Outcome::Cancelled, SeenOnNode::default())
     })
     .await
     .unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use muster_core::ids::PermitId;
 use muster_core::wire::bmc::Power;
 use muster_core::wire::job::{ActRecord, Job, JobSpec};
+use muster_core::wire::login::RevokedKeys;
 use muster_core::wire::node::FailureCode;
 use muster_core::wire::node::Work;
 use muster_core::wire::result::{JobResult, Outcome};
@@ -63,6 +64,50 @@ async fn a_job_runs_to_its_outcome_and_tells_its_log() {
         .collect();
     assert!(told.ends_with(&["line 0", "line 1", "line 2"]), "{told:?}");
     assert_eq!(ledger.node_clocks, 1, "the lines have the node's time");
+}
+
+#[tokio::test]
+async fn a_list_of_revoked_keys_is_on_the_node_before_the_work() {
+    let (mut server, sshd) = (FakeServer::start().await, node(RESULT));
+    let (agent, _dir) = agent(&server, LONG_LEASE).await;
+    let host_key = sshd.login(PRINCIPAL).host_key;
+    let revoked = |installed: Option<&String>, live: Option<&String>| RevokedKeys {
+        installed: installed.cloned(),
+        live: live.cloned(),
+        serials: vec![7],
+    };
+    let mut run = async |revoked_keys: Option<RevokedKeys>| {
+        let like = wipe(&agent, sshd.login(PRINCIPAL), plan());
+        let job = Job {
+            revoked_keys,
+            ..like.job.clone()
+        };
+        sshd.write("asked", "");
+        let context = Arc::new(JobContext::new(job, Arc::clone(&agent)));
+        job::run(context, CancellationToken::new()).await;
+        let outcome = server.outcomes.try_recv().unwrap();
+        assert!(matches!(outcome, Outcome::Succeeded { .. }), "{outcome:?}");
+        let asked = sshd.file("asked");
+        let held = std::mem::take(&mut server.ledger.lock().unwrap().keys_revoked);
+        (asked.contains("muster_revoked_keys"), held)
+    };
+    let another = "ssh-ed25519 AAAA".to_owned();
+    assert_eq!(run(None).await, (false, 0));
+    // A list for another system is no list for this one.
+    let of_others = revoked(Some(&another), Some(&another));
+    assert_eq!(run(Some(of_others)).await, (false, 0));
+    let live = revoked(Some(&another), Some(&host_key));
+    assert_eq!(run(Some(live)).await, (true, 0));
+    let installed = revoked(Some(&host_key), None);
+    assert_eq!(run(Some(installed.clone())).await, (true, 1));
+    let asked = sshd.file("asked");
+    let place = |words: &str| asked.find(words).unwrap();
+    assert!(place("muster_revoked_keys") < place("muster-node run"));
+    let list = std::fs::read(sshd.dir.path().join("revoked")).unwrap();
+    assert!(list.starts_with(b"SSHKRL\n\0") && list.ends_with(&7_u64.to_be_bytes()));
+    // A node that keeps its keys does its work, and is not reported as a node that refuses them.
+    sshd.write("keeps_keys", "");
+    assert_eq!(run(Some(installed)).await, (true, 0));
 }
 
 /// A result that the server never accepts must not be measured again and again.

@@ -44,6 +44,11 @@ verb() {
 
 asked=$SSH_ORIGINAL_COMMAND
 case "$asked" in
+*muster_revoked_keys*)
+    [ ! -e "$NODE/keeps_keys" ] || exit 1
+    cat > "$NODE/revoked"
+    exit 0
+    ;;
 "set -e;"*)
     cat > "$NODE/pushed"
     sum=$(sha256sum < "$NODE/pushed")

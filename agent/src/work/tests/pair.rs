@@ -107,6 +107,7 @@ async fn run(ends: [PairEnd; 2]) -> Result<Vec<PairWay>, Failure> {
         node: ends[0].node,
         node_name: "n1".into(),
         origin: None,
+        revoked_keys: None,
         epoch: 1,
         timeout_s: 60,
         acts: Vec::new(),

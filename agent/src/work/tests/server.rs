@@ -18,7 +18,7 @@ use muster_core::wire::calls::{
     Welcome,
 };
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
-use muster_core::wire::headers::NODE_CLOCK;
+use muster_core::wire::headers::{KEYS_REVOKED, NODE_CLOCK};
 use muster_core::wire::job::Job;
 use muster_core::wire::node::Answer;
 use muster_core::wire::orders::ORDERS;
@@ -54,6 +54,8 @@ pub(crate) struct Ledger {
     pub(crate) reads: Vec<String>,
     /// Outcomes with the offset of the node's clock.
     pub(crate) node_clocks: u32,
+    /// Outcomes of jobs that wrote a list of revoked keys to the installed system.
+    pub(crate) keys_revoked: u32,
 }
 
 /// The server, listening on loopback until dropped.
@@ -229,6 +231,9 @@ async fn outcome(
     let report: ReportOutcome = serde_json::from_slice(&body).unwrap();
     if headers.contains_key(NODE_CLOCK) {
         desk.ledger.lock().unwrap().node_clocks += 1;
+    }
+    if headers.contains_key(KEYS_REVOKED) {
+        desk.ledger.lock().unwrap().keys_revoked += 1;
     }
     let is_result = matches!(report.outcome, Outcome::Succeeded { .. });
     if is_result && desk.ledger.lock().unwrap().refuses_results {

@@ -3,12 +3,14 @@
 
 use serde_json::json;
 
-use super::{cluster, converge, golden, id, job, login, permit, power};
+use super::{cluster, converge, golden, id, job, login, permit, power, write_image};
 use crate::clusters::DrainReason;
 use crate::ids::OperationId;
 use crate::stacks::ConvergePlan;
 use crate::wire::bmc::Power;
 use crate::wire::job::{Job, JobSpec, Origin};
+use crate::wire::login::RevokedKeys;
+use crate::wire::node::{SignedImage, WriteImage};
 
 #[test]
 fn members_that_came_later() {
@@ -73,6 +75,23 @@ fn members_that_came_later() {
 }
 
 #[test]
+fn signatures_of_images_came_later() {
+    let plan = WriteImage {
+        signed_image: Some(SignedImage {
+            statement: "{\"statement\":\"muster image v1\"}".into(),
+            signature: "RWQ=".into(),
+            keys: vec!["RWQ=".into()],
+        }),
+        ..write_image()
+    };
+    let login = login();
+    golden(
+        "job-write-image-signed",
+        &job(JobSpec::WriteImage { login, plan }),
+    );
+}
+
+#[test]
 fn networks_of_bmcs_came_later() {
     let Power::Redfish(mut target) = power() else {
         unreachable!()
@@ -86,5 +105,25 @@ fn networks_of_bmcs_came_later() {
     golden(
         "job-power-on-networks",
         &job(JobSpec::PowerOn { power, permit }),
+    );
+}
+
+#[test]
+fn revoked_keys_came_later() {
+    let revoked_keys = Some(RevokedKeys {
+        installed: Some("ssh-ed25519 AAAA".into()),
+        live: None,
+        serials: vec![7, i64::MAX.unsigned_abs()],
+    });
+    let power = Power::Manual {
+        person: "the lab".into(),
+    };
+    let permit = permit();
+    golden(
+        "job-revoked-keys",
+        &Job {
+            revoked_keys,
+            ..job(JobSpec::PowerOn { power, permit })
+        },
     );
 }

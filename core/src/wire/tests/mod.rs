@@ -147,6 +147,7 @@ fn job(spec: JobSpec) -> Job {
             started_at: at(),
             age_s: 7,
         }],
+        revoked_keys: None,
         spec,
     }
 }
@@ -224,6 +225,7 @@ fn write_image() -> WriteImage {
         },
         user_ca: "ssh-ed25519 AAAA".into(),
         principal: "muster:n1:3".into(),
+        signed_image: None,
     }
 }
 

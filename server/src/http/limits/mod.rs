@@ -44,8 +44,8 @@ pub struct Rates {
     /// From one source with an accepted credential in the past. Such a source may be an office of
     /// 200 people, who all sign in at the same time.
     pub office: Rate,
-    /// The extra price of a request with a wrong credential or without any, and of a failed login.
-    /// Unit: requests.
+    /// The extra price of a request with a wrong credential or without any, of a failed login, and
+    /// of a refused logout token. Unit: requests.
     pub refused: f64,
     /// The largest number of buckets kept.
     pub most: usize,
@@ -103,9 +103,10 @@ impl Limits {
             (Purpose::Request, Some((who, record))) if record.is_repeated() => Some(who),
             _ => None,
         };
+        let is_guessable = matches!(call.purpose, Purpose::SignIn | Purpose::ProviderLogout);
         let is_guess = match credential {
-            Some((_, record)) => call.purpose == Purpose::SignIn || record != Record::Proven,
-            None => call.purpose == Purpose::SignIn,
+            Some((_, record)) => is_guessable || record != Record::Proven,
+            None => is_guessable,
         };
         let held = if is_guess { self.refused } else { 0.0 };
         match paid_by {
@@ -193,6 +194,8 @@ enum Purpose {
     /// A probe of the replica's health.
     Probe,
     SignIn,
+    /// A logout token of the identity provider. Each check of a token may call the provider.
+    ProviderLogout,
     Request,
 }
 
@@ -202,6 +205,7 @@ impl Call {
         let purpose = match (request.method(), request.uri().path()) {
             (_, "/healthz" | "/readyz") => Purpose::Probe,
             (&Method::POST, "/sign-in") => Purpose::SignIn,
+            (&Method::POST, "/sign-in/oidc/logout") => Purpose::ProviderLogout,
             _ => Purpose::Request,
         };
         Self {
@@ -251,6 +255,7 @@ pub async fn limit_requests(
     // A failed login writes an event, so a caller must not flood the history with failed logins.
     let is_refused = match response.status() {
         StatusCode::UNPROCESSABLE_ENTITY => call.purpose == Purpose::SignIn,
+        StatusCode::BAD_REQUEST => call.purpose == Purpose::ProviderLogout,
         status => status == StatusCode::UNAUTHORIZED && !known.is_noted(),
     };
     limits.settle(bill, is_refused);

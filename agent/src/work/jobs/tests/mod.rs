@@ -80,6 +80,7 @@ impl World {
             node: NodeId::new(),
             node_name: "n1".into(),
             origin: None,
+            revoked_keys: None,
             epoch: 1,
             timeout_s: 60,
             acts,

@@ -2,11 +2,13 @@
 //! provider's metadata and keys are fetched for each login. A newly rotated key is therefore
 //! accepted immediately, and a withdrawn key is rejected immediately.
 
+mod logout; // The provider's token about the end of a login
+
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures::future::BoxFuture;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use muster_api::tokens::Role;
 use muster_core::values::Secret;
 use openidconnect::core::{
@@ -24,10 +26,20 @@ use openidconnect::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
+use self::logout::{Expected, LogoutToken};
+
+pub(crate) use self::logout::FRESH;
+pub use self::logout::Logout;
+
 /// Largest answer of the provider, in bytes.
 const LONGEST: usize = 1 << 20;
 /// Logins calling the provider at once. A storm of logins must not become a storm at the provider.
 const TURNS: usize = 4;
+/// Logout tokens checked at the provider at once. Their turns are separate: a flood of tokens must
+/// not hold up logins.
+const LOGOUT_TURNS: usize = 2;
+/// The longest wait of a logout token for a turn.
+const LOGOUT_WAIT: Duration = Duration::from_secs(10);
 
 /// The time for which the provider vouches for a person after a sign-in, unless set otherwise.
 pub const VOUCHES_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
@@ -50,6 +62,7 @@ pub struct Provider {
     settings: Settings,
     http: reqwest::Client,
     turns: Semaphore,
+    logout_turns: Semaphore,
     host: String,
     /// Names of administrators' tokens without a person that count beside the provider.
     keeps_tokens: Vec<String>,
@@ -61,6 +74,9 @@ pub struct Provider {
 struct Claims {
     #[serde(default)]
     groups: Vec<String>,
+    /// The provider's id of the session.
+    #[serde(default)]
+    sid: Option<String>,
 }
 
 impl AdditionalClaims for Claims {}
@@ -122,6 +138,8 @@ pub struct Person {
     pub role: Role,
     /// Names of the person's groups at the provider.
     pub groups: Vec<String>,
+    /// The provider's id of the session, where the ID token has one.
+    pub session: Option<String>,
 }
 
 impl Provider {
@@ -148,6 +166,7 @@ impl Provider {
             settings,
             http,
             turns: Semaphore::new(TURNS),
+            logout_turns: Semaphore::new(LOGOUT_TURNS),
             host,
             keeps_tokens: Vec::new(),
             vouches_for: VOUCHES_FOR,
@@ -241,7 +260,30 @@ impl Provider {
             name: self.name(shown)?,
             role: role(&self.settings.roles, groups),
             groups: groups.clone(),
+            session: claims.additional_claims().sid.clone(),
         })
+    }
+
+    /// Checks a logout token by the provider's present keys. A token that fails the other checks
+    /// causes no call to the provider.
+    ///
+    /// # Errors
+    ///
+    /// When the token is not the provider's, or the provider's keys cannot be fetched.
+    pub async fn check_logout(&self, token: &str, now: Timestamp) -> anyhow::Result<Logout> {
+        let token = LogoutToken::read(token)?;
+        token.check(Expected {
+            issuer: &self.settings.issuer,
+            client_id: &self.settings.client_id,
+            now,
+        })?;
+        let turn = tokio::time::timeout(LOGOUT_WAIT, self.logout_turns.acquire());
+        let _turn = turn.await.context("too many logout tokens wait")??;
+        let metadata = self.fetch_metadata().await?;
+        token.verify(
+            metadata.jwks().keys(),
+            metadata.id_token_signing_alg_values_supported(),
+        )
     }
 
     /// Returns a name distinct from every local name, because local names contain no `@`.
@@ -253,11 +295,7 @@ impl Provider {
 
     async fn discover(&self) -> anyhow::Result<Relying> {
         let _turn = self.turns.acquire().await?;
-        let fetch = fetcher(self.http.clone());
-        let issuer = IssuerUrl::new(self.settings.issuer.clone())?;
-        let metadata = CoreProviderMetadata::discover_async(issuer, &fetch)
-            .await
-            .context("discover the provider")?;
+        let metadata = self.fetch_metadata().await?;
         let (id, secret) = (
             self.settings.client_id.clone(),
             self.settings.client_secret.reveal().to_owned(),
@@ -272,6 +310,15 @@ impl Provider {
             Some(ClientSecret::new(secret)),
         );
         Ok(client.set_redirect_uri(RedirectUrl::new(back)?))
+    }
+
+    /// Fetches the provider's metadata and keys.
+    async fn fetch_metadata(&self) -> anyhow::Result<CoreProviderMetadata> {
+        let fetch = fetcher(self.http.clone());
+        let issuer = IssuerUrl::new(self.settings.issuer.clone())?;
+        CoreProviderMetadata::discover_async(issuer, &fetch)
+            .await
+            .context("discover the provider")
     }
 }
 
