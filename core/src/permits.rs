@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
-use crate::wire::node::Challenge;
+use crate::wire::node::{Challenge, SiteTrust};
 use crate::words;
 
 words! {
@@ -59,6 +59,25 @@ pub fn verify(
         &Signature::from_bytes(&signature),
     )
     .map_err(|_| PermitError::NotSigned)
+}
+
+/// The start of a comment line with a further permit key, beside the SSH user CAs of a live image.
+/// sshd skips comments, and an earlier live image refuses a new member.
+const FURTHER: &str = "# muster-permit-key ";
+
+/// Returns the comment line with a further permit key, for the SSH user CAs of a live image.
+pub fn write_further(public_key: &str) -> String {
+    format!("{FURTHER}{public_key}")
+}
+
+/// Returns the permit keys that a live image trusts: the former key first, and during a rotation
+/// the new key.
+pub fn list_keys(trust: &SiteTrust) -> Vec<&str> {
+    let further = trust.user_ca.lines();
+    let further = further.filter_map(|line| line.strip_prefix(FURTHER));
+    std::iter::once(trust.permit_public_key.as_str())
+        .chain(further.map(str::trim))
+        .collect()
 }
 
 fn decode<const N: usize>(text: &str) -> Result<[u8; N], PermitError> {

@@ -96,7 +96,8 @@ fn plan(text: &str) {
         lines("/etc/ssh/muster_principals"),
         [plan.principal.as_str()]
     );
-    assert_eq!(lines("/etc/ssh/muster_user_ca.pub"), [plan.user_ca.trim()]);
+    let cas: Vec<&str> = plan.user_ca.trim().lines().map(str::trim).collect();
+    assert_eq!(lines("/etc/ssh/muster_user_ca.pub"), cas);
 }
 
 fn grub(plan: &ConvergePlan, lines: &[String]) {

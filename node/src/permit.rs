@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use muster_core::ids::{OperationId, PermitId};
-use muster_core::permits::{self, PermitKind};
+use muster_core::permits::{self, PermitError, PermitKind};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::node::{Answer, Challenge, Failure, FailureCode, Line, Plan, SiteTrust};
 
@@ -121,7 +121,7 @@ impl Asked {
     ) -> Result<Accepted, Failure> {
         let mut refusal = None;
         for (at, challenge) in &self.0 {
-            match permits::verify(&trust.permit_public_key, kind, challenge, signature) {
+            match verify_any(trust, kind, challenge, signature) {
                 Ok(()) if now.duration_since(*at) < FRESH => return Ok(Accepted::Now),
                 Ok(()) => return Ok(Accepted::TooLate),
                 Err(error) => refusal = Some(error),
@@ -133,6 +133,23 @@ impl Asked {
             format!("the signature of the answer does not match the challenge: {why}"),
         ))
     }
+}
+
+/// Verifies a signature by the trusted keys: during a rotation, the former key and the new key.
+fn verify_any(
+    trust: &SiteTrust,
+    kind: PermitKind,
+    challenge: &Challenge,
+    signature: &str,
+) -> Result<(), PermitError> {
+    let mut refusal = PermitError::NotSigned;
+    for key in permits::list_keys(trust) {
+        match permits::verify(key, kind, challenge, signature) {
+            Ok(()) => return Ok(()),
+            Err(error) => refusal = error,
+        }
+    }
+    Err(refusal)
 }
 
 fn challenge(plan: &Plan, attempt: i32, demand: &Demand) -> Result<Challenge, Failure> {
@@ -208,6 +225,35 @@ mod tests {
             chassis_serial: None,
             disk_serials: vec!["S1".into()],
             nonce: "00".into(),
+        }
+    }
+
+    #[test]
+    fn during_a_rotation_the_former_and_the_new_key_sign_and_another_does_not() {
+        let [former, new, other] = [7, 8, 9].map(|byte| SigningKey::from_bytes(&[byte; 32]));
+        let public = |key: &SigningKey| STANDARD.encode(key.verifying_key().as_bytes());
+        let further = permits::write_further(&public(&new));
+        let trust = |user_ca: String| SiteTrust {
+            protocol: PROTOCOL,
+            permit_public_key: public(&former),
+            user_ca,
+            agent_url: String::new(),
+        };
+        let rotating = trust(format!("ssh-ed25519 AAAA\nssh-ed25519 BBBB\n{further}"));
+        let before = trust("ssh-ed25519 AAAA".to_owned());
+        let (begin, mut asked) = (Instant::now(), Asked::default());
+        let challenge = challenge(1);
+        asked.note(challenge.clone(), begin);
+        for (key, trust, accepted) in [
+            (&former, &before, true),
+            (&new, &before, false),
+            (&former, &rotating, true),
+            (&new, &rotating, true),
+            (&other, &rotating, false),
+        ] {
+            let signed = permits::sign(key, PermitKind::Image, &challenge);
+            let answer = asked.accept(trust, PermitKind::Image, &signed, begin);
+            assert_eq!(answer.is_ok(), accepted, "{answer:?}");
         }
     }
 

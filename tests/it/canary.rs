@@ -6,6 +6,9 @@ use std::sync::Arc;
 use base64::Engine as _;
 use muster_core::clock::Clock;
 use muster_core::values::Secret;
+use muster_core::wire::calls::{LogLine, RenewJob, Renewed};
+use muster_core::wire::node::{Failure, FailureCode};
+use muster_core::wire::result::Outcome;
 use muster_server::auth::passwords::Lane;
 use muster_server::auth::{passwords, sessions};
 use muster_server::oidc::{Provider, Settings};
@@ -14,6 +17,7 @@ use reqwest::Method;
 use serde_json::json;
 use tower::ServiceExt as _;
 
+use crate::simulated::World;
 use crate::support::fleet;
 use crate::support::log::Log;
 use crate::support::postgres::{self, Backup};
@@ -67,7 +71,10 @@ async fn no_secret_comes_out_where_it_was_not_asked_for() {
     let mut planted = Planted(Vec::new());
     planted.add("the OIDC client secret", "canary-oidc-client-secret");
     planted.add("the master key", [7_u8; 32]);
-    planted.add("the permit key", server.app.keys.permit().to_bytes());
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    let permits = server.app.keys.open_permits(&mut conn).await.unwrap();
+    drop(conn);
+    planted.add("the permit key", permits.current.to_bytes());
     let admin = server.admin().await;
     planted.add(
         "the administrator's token",
@@ -95,6 +102,54 @@ async fn no_secret_comes_out_where_it_was_not_asked_for() {
         "nothing was logged, so nothing was searched"
     );
     planted.assert_absent("the log", &logged);
+}
+
+/// The log and the failure of a job, reported by an agent of an older version with the secrets.
+#[tokio::test]
+async fn no_secret_in_the_texts_of_a_job_reaches_the_database() {
+    const PASSWORD: &str = "canary-password-of-a-log";
+    const KEY: &str = "canaryMC4CAQAwBQYDK2VwBCIEIA";
+    let mut planted = Planted(Vec::new());
+    planted.add("a password", PASSWORD);
+    planted.add("a private key", KEY);
+    let mut world = World::start(1).await;
+    let job = world.until_leased("n1", "boot_live").await;
+    let at = world.server.app.clock.now();
+    let log = [
+        "12 disks are present".to_owned(),
+        format!("login by password={PASSWORD}"),
+        "-----BEGIN PRIVATE KEY-----".to_owned(),
+        KEY.to_owned(),
+        "-----END PRIVATE KEY-----".to_owned(),
+    ];
+    let renewal = RenewJob {
+        epoch: world.agent.epoch,
+        attempt: job.attempt,
+        progress: None,
+        log: log.map(|text| LogLine { at, text }).to_vec(),
+        waiting_for: Some(format!("SSH on n1 (token={PASSWORD})")),
+    };
+    let path = format!("/agent/v1/jobs/{}/renew", job.id);
+    let renewed = world.agent.call::<Renewed>(&path, &renewal).await;
+    assert_eq!(renewed, Ok(Renewed { cancel: false }));
+    let address = format!("https://root:{PASSWORD}@10.78.0.1/redfish");
+    let failure = Failure::fatal(FailureCode::AgentBug, address);
+    let outcome = Outcome::Failed { failure };
+    world
+        .agent
+        .report(job.id, job.attempt, outcome)
+        .await
+        .unwrap();
+    let dump = Backup::of(&world.server.app.pool);
+    let text = String::from_utf8_lossy(dump.bytes());
+    for kept in [
+        "12 disks are present",
+        "password=[removed]",
+        "root:[removed]@10.78.0.1/redfish",
+    ] {
+        assert!(text.contains(kept), "no {kept:?} in the database");
+    }
+    planted.assert_absent("the database", dump.bytes());
 }
 
 /// Plants every kind of secret, in valid and in invalid requests.
@@ -351,6 +406,7 @@ fn readable() -> Vec<String> {
                 "network_profiles" => "bonded",
                 "maintenance_windows" => "nights",
                 "monitors" => "errors",
+                "signing_keys" => "release",
                 "webhooks" => "ops",
                 _ => "lab",
             };

@@ -36,6 +36,7 @@ mod firmware; // Firmware and BIOS, from a stack to a machine
 mod former_suites; // Programs of gates, and suites from before the rule
 mod front; // TLS of the public listener, and the proxies before it
 mod hostile; // Malformed and hostile requests to every documented route
+mod key_rotations; // Rotations of the server's keys
 mod limits; // Rate limits of callers
 mod lists; // The shared grammar of all lists
 mod logs; // From a request id to the agent's log lines
@@ -59,6 +60,7 @@ mod remains; // Memory of deleted nodes: data, epoch, adoption
 mod replacements; // Replacement of a claim's node
 mod replicas; // Pools with automatic claims
 mod restores; // A database restored from a backup
+mod retention; // Removal of old records and events
 mod revisions; // Revisions of a pool, and the time at which a change reaches nodes
 mod rollout_adjust; // Changes to the policy of an open rollout
 mod rollout_alerts; // An alert on a node that a rollout has taken halts the rollout
@@ -84,6 +86,7 @@ mod schedulers; // Nodes that take no jobs, as reported by the schedulers
 mod scopes; // Lists and pages for readers of a part of the fleet
 mod second_door; // Administrators' tokens without a person, beside a provider
 mod sign_ins; // Delays of logins, an office behind one address, and sums of failures
+mod signatures; // Signatures of images, and pools that ask for them
 mod simulated; // The server over simulated machines with state
 mod ssh_certificates; // SSH certificates of orders, and a real sshd
 mod stack_conditions; // Items of a stack for nodes with certain hardware

@@ -6,6 +6,7 @@ use muster_core::wire::PROTOCOL;
 use muster_core::wire::job::{Job, JobSpec};
 use muster_core::wire::node::{Answer, Challenge, Failure, WipeMethod, WipedDisk};
 use muster_core::wire::result::{JobResult, Outcome};
+use muster_server::keys::rings::encode_public;
 use serde_json::json;
 
 use crate::simulated::World;
@@ -66,13 +67,19 @@ impl World {
     }
 }
 
+async fn public_key(world: &World) -> String {
+    let app = &world.server.app;
+    let mut conn = app.pool.acquire().await.unwrap();
+    encode_public(&app.keys.open_permits(&mut conn).await.unwrap().current)
+}
+
 #[tokio::test]
 async fn a_fitting_permit_is_granted_until_its_operation_ends() {
     let (mut world, job) = World::about_to_write().await;
     let asked = challenge(&job);
     for _ in 0..2 {
         let signature = world.grant(&job, &asked).await;
-        let key = world.server.app.keys.permit_public();
+        let key = public_key(&world).await;
         verify(&key, PermitKind::Image, &asked, &signature).unwrap();
         assert!(verify(&key, PermitKind::Wipe, &asked, &signature).is_err());
     }

@@ -11,14 +11,17 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
-use muster_agent::ssh::{Session, SshError};
+use muster_agent::ssh::{Session, SshError, krl};
+use muster_agent::work::client::server::SeenOnNode;
 use muster_core::clock::Clock;
+use muster_core::ids::NodeId;
 use muster_core::wire::job::{Job, JobSpec};
 use muster_core::wire::login::Login;
 use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::result::Outcome;
 use muster_server::app::App;
-use muster_server::keys::ssh::{Grant, NodeClock, Validity};
+use muster_server::db::ssh_certificates;
+use muster_server::keys::ssh::{self, Grant, NodeClock, SignedKey, Validity};
 use muster_server::tasks::certificates;
 use serde_json::{Value, json};
 
@@ -36,7 +39,7 @@ const TWO_HOURS_S: u64 = 2 * 60 * 60;
 /// A node's sshd, with the configuration that an image gets, for one refused login or two: an sshd
 /// makes a source with more failures wait.
 struct Node {
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     port: u16,
     host_key: String,
     child: Child,
@@ -61,12 +64,13 @@ impl Node {
         let words: Vec<&str> = line.split_whitespace().take(2).collect();
         std::fs::write(dir.path().join("user_ca.pub"), format!("{user_ca}\n")).unwrap();
         std::fs::write(dir.path().join("principals"), format!("{PRINCIPAL}\n")).unwrap();
+        revoke(dir.path(), &[]);
         let (child, port) = (0..PORT_TRIES)
             .find_map(|_| listen(dir.path()))
             .expect("sshd finds a free port");
         Self {
             host_key: words.join(" "),
-            _dir: dir,
+            dir,
             port,
             child,
         }
@@ -86,11 +90,18 @@ impl Node {
             validity,
             sources: &sources,
         };
+        let mut conn = app.pool.acquire().await.unwrap();
+        let ca = app.keys.open_user_cas(&mut conn).await.unwrap().current;
+        drop(conn);
+        self.log_in_with(&ssh::sign(&ca, &grant).unwrap()).await
+    }
+
+    async fn log_in_with(&self, signed: &SignedKey) -> Result<(), SshError> {
         let login = Login {
             address: Ipv4Addr::LOCALHOST,
             port: self.port,
             host_key: self.host_key.clone(),
-            user_key: app.keys.certify(&grant).unwrap().key,
+            user_key: signed.key.clone(),
         };
         Session::connect(&login, SOON).await.map(drop)
     }
@@ -103,6 +114,14 @@ impl Drop for Node {
     }
 }
 
+/// Replaces the list of revoked serials of a node.
+fn revoke(dir: &Path, serials: &[i64]) {
+    let serials: Vec<u64> = serials.iter().map(|serial| serial.unsigned_abs()).collect();
+    let list = krl::encode(&serials, Timestamp::UNIX_EPOCH);
+    std::fs::write(dir.join("revoked.new"), list).unwrap();
+    std::fs::rename(dir.join("revoked.new"), dir.join("revoked")).unwrap();
+}
+
 fn listen(dir: &Path) -> Option<(Child, u16)> {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = free.local_addr().unwrap().port();
@@ -110,7 +129,7 @@ fn listen(dir: &Path) -> Option<(Child, u16)> {
     let here = dir.display();
     let config = format!(
         "Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host_key\nTrustedUserCAKeys {here}/user_ca.pub\n\
-         AuthorizedPrincipalsFile {here}/principals\nAuthorizedKeysFile none\nPasswordAuthentication no\n\
+         AuthorizedPrincipalsFile {here}/principals\nRevokedKeys {here}/revoked\nAuthorizedKeysFile none\nPasswordAuthentication no\n\
          KbdInteractiveAuthentication no\nUsePAM no\nPidFile none\nStrictModes no\nPermitRootLogin prohibit-password\n\
          ForceCommand /bin/true\n"
     );
@@ -139,7 +158,10 @@ fn listen(dir: &Path) -> Option<(Child, u16)> {
 /// A server, and an sshd that trusts the server's CA.
 async fn server_and_node() -> (Server, Node) {
     let server = Server::start().await;
-    let node = Node::start(&server.app.keys.user_ca_line().unwrap());
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    let cas = server.app.keys.open_user_cas(&mut conn).await.unwrap();
+    drop(conn);
+    let node = Node::start(&cas.lines().unwrap());
     (server, node)
 }
 
@@ -252,6 +274,19 @@ async fn an_order_ends_with_its_job_and_the_removal_of_the_agent_names_it() {
     assert_eq!(forget().await, 0);
     world.advance(2 * 3600);
     assert_eq!(forget().await, 1);
+    // Without an end, the row of a revoked certificate stays: a later list must have its serial.
+    let endless = "INSERT INTO ssh_certificates (serial, job_id, attempt, node_id, issued_at, revoked_at)
+        SELECT given, gen_random_uuid(), 1, id, $1::timestamptz, CASE given WHEN 1 THEN $1::timestamptz END
+        FROM nodes, generate_series(1, 2) AS given WHERE name = 'n1'";
+    let pool = &world.server.app.pool;
+    sqlx::query(endless)
+        .bind(jiff_sqlx::Timestamp::from(now))
+        .execute(pool)
+        .await
+        .unwrap();
+    world.advance(401 * 24 * 3600);
+    assert_eq!(forget().await, 1);
+    assert_eq!(list_serials(&world).await, [1]);
 }
 
 #[tokio::test]
@@ -276,9 +311,12 @@ async fn an_installed_system_gets_an_end_after_its_clock_was_reported() {
     assert_eq!(ends_of(&world, &job).await, [None]);
     let failed = |failure| Outcome::Failed { failure };
     let outcome = failed(Failure::retryable(FailureCode::Failed, "a mirror is away"));
-    let hour_ms = Some(3_600_000);
+    let seen = SeenOnNode {
+        clock_ms: Some(3_600_000),
+        ..SeenOnNode::default()
+    };
     agent
-        .report_outcome(job.id, job.attempt, &outcome, hour_ms)
+        .report_outcome(job.id, job.attempt, &outcome, seen)
         .await
         .unwrap();
     let wrong: i64 = sqlx::query_scalar(
@@ -300,11 +338,43 @@ async fn an_installed_system_gets_an_end_after_its_clock_was_reported() {
         "refused for root",
     ));
     agent
-        .report_outcome(job.id, job.attempt, &refused, None)
+        .report_outcome(job.id, job.attempt, &refused, SeenOnNode::default())
         .await
         .unwrap();
     let job = world.until_leased("n1", "converge").await;
     assert_eq!(ends_of(&world, &job).await, [None]);
+}
+
+#[tokio::test]
+async fn a_wrong_clock_and_its_correction_are_each_an_event() {
+    let mut world = World::start(1).await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    let failure = Failure::retryable(FailureCode::Failed, "a mirror is away");
+    let outcome = Outcome::Failed { failure };
+    let mut counts = Vec::new();
+    for offset_ms in [3_600_000, 0] {
+        let job = world.until_leased("n1", "converge").await;
+        let agent = world.client_at(world.listen().await);
+        let seen = SeenOnNode {
+            clock_ms: Some(offset_ms),
+            ..SeenOnNode::default()
+        };
+        agent
+            .report_outcome(job.id, job.attempt, &outcome, seen)
+            .await
+            .unwrap();
+        for kind in ["node.clock_wrong", "node.clock_restored"] {
+            let query = "SELECT count(*) FROM events WHERE kind = $1";
+            let count: i64 = sqlx::query_scalar(query)
+                .bind(kind)
+                .fetch_one(&world.server.app.pool)
+                .await
+                .unwrap();
+            counts.push(count);
+        }
+    }
+    assert_eq!(counts, [1, 0, 1, 1]);
 }
 
 #[tokio::test]
@@ -316,11 +386,138 @@ async fn a_live_image_that_refuses_a_certificate_gets_one_without_an_end() {
     assert!(matches!(ends[..], [Some(_)]), "{ends:?}");
     let failure = Failure::fatal(FailureCode::SshAuthRefused, "refused for root");
     agent
-        .report_outcome(job.id, job.attempt, &Outcome::Failed { failure }, None)
+        .report_outcome(
+            job.id,
+            job.attempt,
+            &Outcome::Failed { failure },
+            SeenOnNode::default(),
+        )
         .await
         .unwrap();
     let job = world.until_leased("n1", "inventory").await;
     assert_eq!(ends_of(&world, &job).await, [None]);
+}
+
+#[tokio::test]
+async fn a_real_sshd_refuses_the_revoked_serial_of_an_order_and_no_other() {
+    let (server, node) = server_and_node().await;
+    let grant = Grant {
+        principal: PRINCIPAL,
+        key_id: "node n1 job j attempt 1",
+        validity: validity(NodeClock::Unknown, Clock::System.now()),
+        sources: &[],
+    };
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    let ca = server
+        .app
+        .keys
+        .open_user_cas(&mut conn)
+        .await
+        .unwrap()
+        .current;
+    drop(conn);
+    let certify = || ssh::sign(&ca, &grant).unwrap();
+    let (kept, stolen) = (certify(), certify());
+    for signed in [&kept, &stolen] {
+        assert_eq!(node.log_in_with(signed).await, Ok(()));
+    }
+    revoke(node.dir.path(), &[stolen.serial]);
+    let login = node.log_in_with(&stolen).await;
+    assert!(is_refused(&login), "{login:?}");
+    assert_eq!(node.log_in_with(&kept).await, Ok(()));
+}
+
+/// The open certificates of the world, by serial.
+async fn list_serials(world: &World) -> Vec<u64> {
+    let query =
+        "SELECT serial FROM ssh_certificates WHERE ends_at IS NULL OR ends_at > $1 ORDER BY serial";
+    let serials: Vec<i64> = sqlx::query_scalar(query)
+        .bind(jiff_sqlx::Timestamp::from(world.server.app.clock.now()))
+        .fetch_all(&world.server.app.pool)
+        .await
+        .unwrap();
+    serials.into_iter().map(i64::unsigned_abs).collect()
+}
+
+/// The number of nodes that accept revoked certificates, in the latest event of a kind.
+async fn accepting(world: &World, kind: &str) -> Option<i64> {
+    let query = "SELECT (detail ->> 'nodes_accepting')::bigint FROM events WHERE kind = $1 ORDER BY seq DESC LIMIT 1";
+    sqlx::query_scalar(query)
+        .bind(kind)
+        .fetch_one(&world.server.app.pool)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn certificates_of_a_removed_agent_are_revoked_until_the_node_refuses() {
+    let mut world = World::start(1).await;
+    let agent = world.client_at(world.listen().await);
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    let job = world.until_leased("n1", "converge").await;
+    assert_eq!(job.revoked_keys, None, "the agent is there");
+    let revoked = list_serials(&world).await;
+    assert!(!revoked.is_empty());
+    // The orders were those of another agent, which is removed.
+    let path = "/v1/sites/lab/agents";
+    let second = json!({ "name": "second" });
+    world.admin.post(path, &second).await.expect(201);
+    let move_all =
+        "UPDATE ssh_certificates SET agent_id = (SELECT id FROM agents WHERE name = 'second')";
+    let pool = world.server.app.pool.clone();
+    sqlx::query(move_all).execute(&pool).await.unwrap();
+    world
+        .admin
+        .header("if-match", "*")
+        .delete("/v1/sites/lab/agents/second")
+        .await
+        .expect(204);
+    assert_eq!(accepting(&world, "agent.removed").await, Some(1));
+    let again = Outcome::Failed {
+        failure: Failure::retryable(FailureCode::Failed, "a mirror is away"),
+    };
+    agent
+        .report_outcome(job.id, job.attempt, &again, SeenOnNode::default())
+        .await
+        .unwrap();
+    let job = world.until_leased("n1", "converge").await;
+    let list = job.revoked_keys.unwrap();
+    let mut listed = list.serials;
+    listed.sort_unstable();
+    assert_eq!(
+        listed, revoked,
+        "the certificate of this order is not listed"
+    );
+    assert_eq!(list.installed, world.value("n1", "os_host_key").await);
+    let seen = SeenOnNode {
+        keys_are_revoked: true,
+        ..SeenOnNode::default()
+    };
+    agent
+        .report_outcome(job.id, job.attempt, &again, seen)
+        .await
+        .unwrap();
+    assert_eq!(accepting(&world, "node.keys_revoked").await, Some(0));
+    let job = world.until_leased("n1", "converge").await;
+    assert_eq!(job.revoked_keys, None, "the node has the list");
+    // Another installation has another host key, and no list. What has ended is not listed.
+    let reinstalled = "UPDATE ssh_certificates SET held_host_key = 'ssh-ed25519 OLD' WHERE revoked_at IS NOT NULL";
+    sqlx::query(reinstalled).execute(&pool).await.unwrap();
+    assert_eq!(count_listed(&world, job.node).await, (1, revoked.len()));
+    let end = "UPDATE ssh_certificates SET ends_at = $1";
+    let past = jiff_sqlx::Timestamp::from(world.server.app.clock.now());
+    sqlx::query(end).bind(past).execute(&pool).await.unwrap();
+    assert_eq!(count_listed(&world, job.node).await, (0, 0));
+}
+
+/// The number of nodes that accept revoked certificates, and of revoked certificates of a node.
+async fn count_listed(world: &World, node: NodeId) -> (i64, usize) {
+    let app = &world.server.app;
+    let (mut conn, now) = (app.pool.acquire().await.unwrap(), app.clock.now());
+    let accepting = ssh_certificates::count_accepting(&mut conn, now).await;
+    let listed = ssh_certificates::list_revoked(&mut conn, node, now, 100).await;
+    (accepting.unwrap(), listed.unwrap().len())
 }
 
 /// Returns whether the order's certificate names sources.

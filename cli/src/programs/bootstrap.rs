@@ -5,16 +5,18 @@ use anyhow::Context as _;
 use jiff::SignedDuration;
 use muster_core::values::Secret;
 use muster_server::access::Armed;
-use muster_server::auth::break_glass;
-use muster_server::auth::seals::write;
+use muster_server::auth::break_glass::{self, LocalAdmins};
+use muster_server::auth::seals::{adopt, window, write};
 use muster_server::auth::{passwords, tokens};
 use muster_server::db;
 use muster_server::db::events::NewEvent;
+use muster_server::keys::rings::RingKey;
 use muster_server::keys::{self, Forget};
 use serde_json::json;
 
-use super::host::{Act, Host, HostArgs, whoami};
-use super::row_seals;
+use super::host::{Act, Host, HostArgs, span, whoami};
+use super::rotations::{self, RotateArgs, RotateMasterArgs};
+use super::{legal_holds, row_seals};
 
 /// Lifetime of a token created here.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 90);
@@ -38,21 +40,36 @@ pub(crate) enum AdminVerb {
         #[arg(long)]
         forget: bool,
     },
+    /// Change the master key. Start each server with both keys first (--key-file,
+    /// --former-key-file). The command moves all secrets to the new key, and continues after a
+    /// crash; a second act with --finish ends the former key
+    RotateMaster(RotateMasterArgs),
+    /// Change the authority of SSH certificates for nodes. Nodes take the new authority with the
+    /// next converge, agents with a restart; a second act with --finish ends the former authority
+    RotateSshCa(RotateArgs),
+    /// Change the key that signs permits. Live images trust the new key after a restart of the
+    /// agents and a boot; a second act with --finish ends the former key
+    RotatePermit(RotateArgs),
+    /// List the server's keys: age, rotations under way, and the servers, secrets, agents and nodes
+    /// that still need a former key
+    Keys {
+        #[command(flatten)]
+        host: HostArgs,
+    },
     /// Revoke the tokens stored as plain hashes by earlier versions and unused since, with every
     /// token made with them
     ForgetPlainTokens {
         #[command(flatten)]
         host: HostArgs,
     },
-    /// Seal tokens, people, role bindings and sessions without a valid seal as they are, and end
-    /// the time in which such rows count. Read the printed names: each row gets its rights
+    /// Print tokens, people, role bindings and the number of sessions without a valid seal. With
+    /// --yes, seal the rows as stored, and end the time in which such rows count. Read the printed
+    /// names first: each sealed row gets its rights
     SealRows {
         #[command(flatten)]
         host: HostArgs,
-        /// Let rows without a seal count for a time, such as `12h`, for a rolling upgrade that
-        /// takes longer; at most three days
-        #[arg(long = "open-for", value_parser = span)]
-        open_for: Option<SignedDuration>,
+        #[command(flatten)]
+        rows: row_seals::SealArgs,
     },
     /// Allow the local administrator to sign in for a limited time beside an identity provider
     Arm {
@@ -67,6 +84,34 @@ pub(crate) enum AdminVerb {
     },
     /// End the local administrator's access early
     Disarm {
+        #[command(flatten)]
+        host: HostArgs,
+    },
+    /// Put a node under a legal hold: records and events of the node stay at any age, and the node
+    /// cannot be deleted
+    HoldRecords {
+        #[command(flatten)]
+        host: HostArgs,
+        /// Name of the node
+        #[arg(long)]
+        node: String,
+        /// Reason, recorded in the history
+        #[arg(long)]
+        reason: String,
+    },
+    /// End the legal hold of a node
+    ReleaseRecords {
+        #[command(flatten)]
+        host: HostArgs,
+        /// Name of the node
+        #[arg(long)]
+        node: String,
+        /// Reason, recorded in the history
+        #[arg(long)]
+        reason: String,
+    },
+    /// List the nodes under a legal hold
+    ListHolds {
         #[command(flatten)]
         host: HostArgs,
     },
@@ -87,24 +132,35 @@ pub(crate) enum AdminVerb {
 pub(crate) async fn run(verb: AdminVerb) -> anyhow::Result<()> {
     match verb {
         AdminVerb::Token { host, name } => {
-            let token = token(&host.open().await?, &name).await?;
+            let host = host.open().await?;
+            let token = token(&host, &name).await?;
             print_line!("{}", token.reveal());
-            crate::printing::ensure_read("the token")
+            crate::printing::ensure_read("the token")?;
+            warn_of_unsealed(&host).await
         }
         AdminVerb::RotateTokenKey { host, forget } => {
             let forget = if forget { Forget::Yes } else { Forget::No };
             rotate(&host.open().await?, forget).await
         }
+        AdminVerb::RotateMaster(args) => rotations::rotate_master(&args).await,
+        AdminVerb::RotateSshCa(args) => rotations::rotate_ring(&args, RingKey::UserCa).await,
+        AdminVerb::RotatePermit(args) => rotations::rotate_ring(&args, RingKey::Permit).await,
+        AdminVerb::Keys { host } => rotations::list(&host.open().await?).await,
         AdminVerb::ForgetPlainTokens { host } => forget_plain_tokens(&host.open().await?).await,
-        AdminVerb::SealRows { host, open_for } => {
-            row_seals::seal(&host.open().await?, open_for).await
-        }
+        AdminVerb::SealRows { host, rows } => row_seals::seal(&host.open().await?, rows).await,
         AdminVerb::Arm {
             host,
             lasts,
             reason,
         } => arm(&host.open().await?, lasts, reason.trim()).await,
         AdminVerb::Disarm { host } => disarm(&host.open().await?).await,
+        AdminVerb::HoldRecords { host, node, reason } => {
+            legal_holds::hold(&host.open().await?, &node, reason.trim()).await
+        }
+        AdminVerb::ReleaseRecords { host, node, reason } => {
+            legal_holds::release(&host.open().await?, &node, reason.trim()).await
+        }
+        AdminVerb::ListHolds { host } => legal_holds::list(&host.open().await?).await,
         AdminVerb::Password { host, user } => {
             let host = host.open().await?;
             let mut line = String::new();
@@ -155,11 +211,39 @@ async fn arm(host: &Host, lasts: SignedDuration, reason: &str) -> anyhow::Result
         reason: reason.to_owned(),
     };
     break_glass::arm(&mut tx, &host.keys.master, &armed).await?;
+    let admins = break_glass::count_admins(&mut tx, &host.keys.master, now).await?;
     tx.commit().await?;
-    print_line!(
-        "the local administrator may sign in until {:.0}",
-        armed.until
-    );
+    let until = armed.until;
+    match admins {
+        LocalAdmins {
+            ready: 0,
+            refused: 0,
+        } => print_line!(
+            "armed until {until:.0}, but no enabled local administrator has a password: `muster admin password` makes one"
+        ),
+        // The arming stays: the sealed person may sign in without another one.
+        LocalAdmins { ready: 0, refused } => anyhow::bail!(
+            "armed until {until:.0}, but no login counts: {refused} local administrators have no valid seal. Run `muster doctor --only seals`, then `muster admin seal-rows`"
+        ),
+        LocalAdmins { .. } => print_line!("the local administrator may sign in until {until:.0}"),
+    }
+    Ok(())
+}
+
+/// Warns of refused rows, such as after a restore of a backup from before the seals.
+async fn warn_of_unsealed(host: &Host) -> anyhow::Result<()> {
+    let Act { mut tx, now } = host.begin().await?;
+    let master = &host.keys.master;
+    let is_open = window::find_end(&mut tx, master)
+        .await?
+        .is_some_and(|end| end > now);
+    let unsealed = adopt::find_unsealed(&mut tx, master, now).await?;
+    if !is_open && !unsealed.is_empty() {
+        eprintln!(
+            "muster: {} have no valid seal, and are refused: run `muster doctor --only seals`, then `muster admin seal-rows`",
+            unsealed.describe()
+        );
+    }
     Ok(())
 }
 
@@ -207,10 +291,6 @@ async fn forget_plain_tokens(host: &Host) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
-    text.parse()
-}
-
 /// Creates a token with every permission.
 ///
 /// # Errors
@@ -249,7 +329,7 @@ pub(crate) async fn password(host: &Host, user: &str, password: Secret) -> anyho
             // Another role or group, written by hand, would become valid with the new seal.
             anyhow::ensure!(
                 write::is_sealed(&mut tx, master, known.id).await?,
-                "the row of {user} has no valid seal: `muster doctor --only seals` lists such rows, and `muster admin seal-rows` seals them as they are"
+                "the row of {user} has no valid seal: `muster doctor --only seals` lists such rows, and `muster admin seal-rows` seals such rows as they are"
             );
             db::users::set_password(&mut tx, known.id, &hash).await?;
             db::sign_ins::end_delays(&mut tx, &known.id.to_string()).await?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use muster_core::clock::Clock;
 use muster_server::db;
 use muster_server::keys::{Create, Keys, MasterKey};
@@ -23,6 +23,9 @@ pub(crate) struct HostArgs {
         default_value = "/etc/muster/master.key"
     )]
     pub key_file: PathBuf,
+    /// The master key before, during a rotation.
+    #[arg(long, env = "MUSTER_FORMER_KEY_FILE", value_name = "FILE")]
+    pub former_key_file: Option<PathBuf>,
 }
 
 /// An opened host.
@@ -45,10 +48,18 @@ impl HostArgs {
     /// # Errors
     /// When the database is unreachable, or the key file is missing or of another installation.
     pub(crate) async fn open(&self) -> anyhow::Result<Host> {
-        let master = MasterKey::load(&self.key_file, Create::Never).context(
-            "an act on the host needs the server's master key: run the command as the server's user, or name the file with --key-file",
-        )?;
+        let master = self.load()?;
         Host::open(self.database.connect().await?, master).await
+    }
+
+    /// Reads the key files.
+    ///
+    /// # Errors
+    /// When a key file cannot be read.
+    pub(crate) fn load(&self) -> anyhow::Result<MasterKey> {
+        MasterKey::load_both(&self.key_file, self.former_key_file.as_deref(), Create::Never).context(
+            "an act on the host needs the server's master key: run the command as the server's user, or name the file with --key-file",
+        )
     }
 }
 
@@ -62,6 +73,11 @@ impl Host {
         let keys = Keys::load(master, &pool, &Clock::System).await?;
         let actor = format!("host:{}", whoami()?);
         Ok(Self { pool, keys, actor })
+    }
+
+    /// The database, for acts of several transactions.
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.pool
     }
 
     /// Begins the transaction of an act.
@@ -87,4 +103,9 @@ pub(crate) fn whoami() -> anyhow::Result<String> {
         || format!("{user}@{host}"),
         |before| format!("{user}@{host} (sudo by {before})"),
     ))
+}
+
+/// Parses a duration of an option.
+pub(super) fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
+    text.parse()
 }

@@ -6,12 +6,15 @@ pub(crate) mod bootstrap; // Acts of an administrator on the server's host
 pub(crate) mod dev; // All programs in a single process, on a private Postgres
 pub(crate) mod doctor; // Checks of this host
 pub(crate) mod host; // Database, master key and name for acts on the host
+mod legal_holds; // Nodes with records of any age
 pub(crate) mod logs; // Format and level of the log
 pub(crate) mod migrate; // Migrates the schema
 pub(crate) mod oidc; // The OpenID provider
 pub(crate) mod postgres; // A private Postgres
 pub(crate) mod public; // TLS of the public listener, and proxies before it
 pub(crate) mod record; // Records the output of tools, for parsers
+pub(crate) mod retention; // Options for the age of kept records
+mod rotations; // Rotations of the server's keys
 mod row_seals; // Seals tokens, people and sessions as they are
 pub(crate) mod server; // Decides
 pub(crate) mod startup; // Errors at the start, with user and remedy

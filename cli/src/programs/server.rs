@@ -16,6 +16,7 @@ use muster_server::http::listener::{self, Door};
 use muster_server::keys::{Create, Keys, MasterKey};
 use muster_server::outbound::policy::Policy;
 use muster_server::outbound::{DEADLINE, Names, Outbound};
+use muster_server::streams::Streams;
 use sqlx::PgPool;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
@@ -70,6 +71,8 @@ pub(crate) struct Serve {
     pub public: super::public::PublicArgs,
     #[command(flatten)]
     pub oidc: super::oidc::OidcArgs,
+    #[command(flatten)]
+    pub retention: super::retention::RetentionArgs,
     /// Master key: 32 random bytes (`head -c 32 /dev/urandom`), mode 0600, the same on all
     /// replicas. Without the key no secret can be read.
     #[arg(
@@ -78,6 +81,10 @@ pub(crate) struct Serve {
         default_value = "/etc/muster/master.key"
     )]
     pub key_file: PathBuf,
+    /// The master key before, during a rotation (`muster admin rotate-master`). Both keys open
+    /// secrets; the database says which one seals.
+    #[arg(long, env = "MUSTER_FORMER_KEY_FILE", value_name = "FILE")]
+    pub former_key_file: Option<PathBuf>,
     /// Lifetime of an agent's certificate in hours. Agents renew at half of the lifetime.
     #[arg(long, env = "MUSTER_AGENT_CERTIFICATE_HOURS", default_value_t = 168, value_parser = clap::value_parser!(u32).range(1..=8760))]
     pub agent_certificate_hours: u32,
@@ -119,7 +126,8 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
         .await
         .with_context(|| format!("create {}", blobs.display()))?;
     let clock = Clock::following(Clock::System);
-    let master = MasterKey::load(&args.key_file, create_key)?;
+    let former = args.former_key_file.as_deref();
+    let master = MasterKey::load_both(&args.key_file, former, create_key)?;
     let mut keys = Keys::load(master, &pool, &clock).await?;
     keys.authority = keys.authority.lasting(SignedDuration::from_hours(
         args.agent_certificate_hours.into(),
@@ -134,12 +142,13 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
                 .clone()
                 .unwrap_or_else(|| args.data_dir.join("audit-anchors")),
         ),
+        retention: args.retention.read(),
         oidc: args.oidc.provider()?.map(Arc::new),
         blobs: Arc::new(blobs),
         wake_engine: Arc::new(Notify::new()),
         wake_agents: Arc::new(Notify::new()),
         wake_sites: Arc::new(Notify::new()),
-        streams: muster_server::streams::Streams::default(),
+        streams: Streams::within(Shares::of(files::raise_limit()).public.share.most),
         wake_readers: Arc::new(watch::channel(0).0),
     };
     // Checked before the first decision.
@@ -197,11 +206,13 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
         }
         None => Door::Plain,
     };
-    tasks.spawn(listener::serve(
+    let front = args.public.front();
+    tasks.spawn(listener::serve_behind(
         public,
         door,
-        muster_server::router::behind(app.clone(), Rates::default(), args.public.front()),
+        muster_server::router::behind(app.clone(), Rates::default(), front.clone()),
         shares.public,
+        front,
         cancel.clone(),
     ));
     tasks.spawn(listener::serve(

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 
+use crate::doctor::psql;
 use crate::muster::{Said, Server};
 
 /// Runs an act with a key file.
@@ -42,16 +43,22 @@ fn an_act_on_the_host_needs_the_master_key_and_is_an_event() {
     let made = told(&server, "token.created");
     assert_eq!((made, told(&server, "user.password_set")), (1, 1));
 
-    let acts: [(&[&str], &str); 7] = [
+    let acts: [(&[&str], &str); 8] = [
         (&["token", "--name", "second"], ""),
         (&["password", "--user", "ada"], password),
         (&["arm", "--reason", "a test"], ""),
         (&["disarm"], ""),
         (&["rotate-token-key"], ""),
         (&["forget-plain-tokens"], ""),
-        (&["seal-rows"], ""),
+        (&["seal-rows", "--yes"], ""),
+        (&["keys"], ""),
     ];
-    for (words, input) in acts {
+    let holds: [&[&str]; 3] = [
+        &["hold-records", "--node", "n1", "--reason", "a lawsuit"],
+        &["release-records", "--node", "n1", "--reason", "it is over"],
+        &["list-holds"],
+    ];
+    for (words, input) in acts.into_iter().chain(holds.map(|words| (words, ""))) {
         act(&server, words, "/nonexistent/master.key", input)
             .expect(1)
             .says("needs the server's master key");
@@ -69,8 +76,103 @@ fn an_act_on_the_host_needs_the_master_key_and_is_an_event() {
         ("break_glass.armed", 1),
         ("break_glass.disarmed", 1),
         ("token.key_rotated", 1),
-        ("rows.adopted", 1),
+        ("rows.sealed", 1),
     ] {
         assert_eq!(told(&server, kind), count, "{kind}");
     }
+}
+
+#[test]
+fn arming_without_a_valid_local_administrator_names_the_way() {
+    let server = Server::start();
+    let key = server.dir.path().join("data/master.key");
+    let key = key.display().to_string();
+    let arm = ["arm", "--reason", "the provider is away"];
+    act(&server, &arm, &key, "")
+        .expect(0)
+        .says("may sign in until");
+    let url = server.database("muster");
+    psql(&url, "UPDATE users SET seal = NULL");
+    act(&server, &arm, &key, "")
+        .expect(1)
+        .says("no login counts")
+        .says("muster admin seal-rows");
+    act(&server, &["token", "--name", "later"], &key, "")
+        .expect(0)
+        .says("have no valid seal, and are refused");
+    act(
+        &server,
+        &["seal-rows", "--only", "person:admin", "--yes"],
+        &key,
+        "",
+    )
+    .expect(0);
+    act(&server, &arm, &key, "")
+        .expect(0)
+        .says("may sign in until");
+    psql(
+        &url,
+        "UPDATE users SET disabled_at = now(), disabled_by = 'x'",
+    );
+    act(&server, &arm, &key, "")
+        .expect(0)
+        .says("muster admin password");
+}
+
+#[test]
+fn seal_rows_prints_the_names_and_seals_only_at_a_word() {
+    let server = Server::start();
+    let key = server.dir.path().join("data/master.key");
+    let key = key.display().to_string();
+    psql(
+        &server.database("muster"),
+        "INSERT INTO tokens (id, name, token_hash, role, created_at, expires_at)
+         VALUES (gen_random_uuid(), 'forged', '\\x01', 'admin', now(), now() + interval '1 day')",
+    );
+    let seal = |words: &[&str], code: i32| {
+        let words = [&["seal-rows"], words].concat();
+        act(&server, &words, &key, "").expect(code)
+    };
+    for _ in 0..2 {
+        seal(&[], 0)
+            .says("token forged (admin)")
+            .says("and not sealed: 1 token.");
+    }
+    seal(&["--only", "token:other", "--yes"], 1).says("no such row named other");
+    seal(&["--only", "session:1", "--yes"], 2).says("token:NAME");
+    assert_eq!(told(&server, "rows.sealed"), 0);
+    seal(&["--only", "token:forged", "--yes"], 0).says("sealed without a change: 1 token");
+    assert_eq!(told(&server, "rows.sealed"), 1);
+    seal(&[], 0).says("no row");
+}
+
+#[test]
+fn a_legal_hold_names_a_known_node_and_is_an_event() {
+    let server = Server::start();
+    let key = server.dir.path().join("data/master.key");
+    let key = key.display().to_string();
+    let hold = ["hold-records", "--node", "n1", "--reason", "a lawsuit"];
+    let release = ["release-records", "--node", "n1", "--reason", "it is over"];
+    act(&server, &hold, &key, "").expect(1).says("no node n1");
+    server.muster(&["site", "create", "lab"]).expect(0);
+    psql(
+        &server.database("muster"),
+        "INSERT INTO nodes (id, name, created_at, updated_at, spec, site_id, power, power_person, state, entered_at)
+         SELECT gen_random_uuid(), 'n1', now(), now(), '{}', id, 'manual', 'ada', 'discovered', now() FROM objects WHERE kind = 'site'",
+    );
+    act(&server, &hold, &key, "").expect(0);
+    act(&server, &hold, &key, "")
+        .expect(0)
+        .says("under a legal hold already");
+    act(&server, &["list-holds"], &key, "")
+        .expect(0)
+        .says("a lawsuit");
+    act(&server, &release, &key, "").expect(0);
+    act(&server, &release, &key, "")
+        .expect(0)
+        .says("is not under a legal hold");
+    assert_eq!(told(&server, "records.held"), 1);
+    assert_eq!(told(&server, "records.released"), 1);
+    let vague = ["hold-records", "--node", "n1", "--reason", " "];
+    act(&server, &vague, &key, "").expect(1).says("--reason");
 }

@@ -11,7 +11,7 @@ use crate::muster::{MUSTER, Server, file, folder, muster, run};
 
 /// Runs the doctor, with the wanted exit code. Returns verdict and sentence of every finding. A
 /// finding that is not `ok` must have a remedy.
-fn doctor(home: &Path, arguments: &[&str], code: i32) -> Vec<(String, String)> {
+pub(crate) fn doctor(home: &Path, arguments: &[&str], code: i32) -> Vec<(String, String)> {
     let said = run(
         &mut muster(home, &[&["doctor", "--json"][..], arguments].concat()),
         "",
@@ -35,7 +35,7 @@ fn doctor(home: &Path, arguments: &[&str], code: i32) -> Vec<(String, String)> {
 }
 
 #[track_caller]
-fn tells(findings: &[(String, String)], verdict: &str, text: &str) {
+pub(crate) fn tells(findings: &[(String, String)], verdict: &str, text: &str) {
     let found = findings
         .iter()
         .any(|(word, found)| word == verdict && found.contains(text));
@@ -129,7 +129,8 @@ fn files_that_others_read_or_that_are_not_there_are_told() {
     tells(&doctor(home.path(), &ask, 10), "fail", "cannot be read");
 }
 
-fn psql(database: &str, statement: &str) {
+/// Runs a statement past the server.
+pub(crate) fn psql(database: &str, statement: &str) {
     let options = ["-qX", "-v", "ON_ERROR_STOP=1", database, "-c", statement];
     run(Command::new("psql").args(options), "").expect(0);
 }
@@ -198,6 +199,27 @@ fn a_database_is_looked_into() {
 }
 
 #[test]
+fn a_rotation_of_the_master_key_under_way_is_told() {
+    let server = Server::start();
+    let url = server.database("muster");
+    let ask = |code| {
+        let arguments = ["--as", "server", "--only", "keys", "--database-url", &url];
+        doctor(server.dir.path(), &arguments, code)
+    };
+    tells(&ask(0), "ok", "no rotation of a key is under way");
+    let psql = |statement: &str| psql(&url, statement);
+    psql("INSERT INTO key_rotations VALUES ('master', 'former', 'next', now())");
+    tells(&ask(0), "warn", "of server_keys under");
+    psql("UPDATE server_keys SET key_id = 'next'");
+    psql("DELETE FROM key_holders");
+    psql("INSERT INTO key_holders VALUES (gen_random_uuid(), 'server-9', ARRAY['former'], now())");
+    tells(&ask(0), "warn", "the server on server-9");
+    psql("DELETE FROM key_rotations");
+    psql("UPDATE server_keys SET key_id = 'former' WHERE name = 'agent_ca'");
+    tells(&ask(10), "fail", "1 of server_keys under former");
+}
+
+#[test]
 fn roles_that_lose_rights_with_the_next_version_are_told() {
     let server = Server::start();
     let url = server.database("muster");
@@ -261,9 +283,11 @@ fn rows_without_a_seal_and_documents_stored_wrongly_are_told() {
         ];
         doctor(server.dir.path(), &arguments, code)
     };
-    let admin = |verb: &str| {
-        let arguments = ["admin", verb, "--database-url", &url, "--key-file", &key];
-        server.muster(&arguments).expect(0)
+    let admin = |words: &[&str]| {
+        let host = ["--database-url", &url, "--key-file", &key];
+        server
+            .muster(&[&["admin"], words, &host].concat())
+            .expect(0)
     };
     let sound = ask(&key, 0);
     tells(
@@ -286,13 +310,13 @@ fn rows_without_a_seal_and_documents_stored_wrongly_are_told() {
     let told = ask(&key, 10);
     tells(&told, "fail", "and refused: the token forged (admin)");
     tells(&told, "warn", "the token forged is stored as a plain hash");
-    admin("seal-rows").says("token forged (admin)");
+    admin(&["seal-rows", "--yes"]).says("token forged (admin)");
     tells(
         &ask(&key, 0),
         "warn",
         "the token forged is stored as a plain hash",
     );
-    admin("forget-plain-tokens").says("revoked: forged");
+    admin(&["forget-plain-tokens"]).says("revoked: forged");
     tells(
         &ask(&key, 0),
         "ok",
@@ -481,6 +505,42 @@ fn a_node_and_a_subnet_that_no_agent_serves_are_named() {
         assert!(told.contains(found), "{told}");
     }
     assert!(!told.contains("node n1"), "{told}");
+}
+
+#[test]
+fn nodes_that_accept_certificates_of_a_removed_agent_are_told() {
+    let server = Server::start();
+    let url = server.database("muster");
+    let ask = || {
+        let arguments = [
+            "--as",
+            "server",
+            "--only",
+            "certificates",
+            "--database-url",
+            &url,
+            "--server",
+            &server.url,
+        ];
+        doctor(server.dir.path(), &arguments, 0)
+    };
+    server.muster(&["site", "create", "lab"]).expect(0);
+    for statement in [
+        "INSERT INTO nodes (id, name, created_at, updated_at, spec, site_id, power, power_person, state, entered_at, os_host_key)
+         SELECT gen_random_uuid(), 'n1', now(), now(), '{}', id, 'manual', 'ada', 'discovered', now(), 'ssh-ed25519 AAAA'
+         FROM objects WHERE kind = 'site'",
+        "INSERT INTO ssh_certificates (serial, job_id, attempt, node_id, issued_at)
+         SELECT 7, gen_random_uuid(), 1, id, now() FROM nodes",
+    ] {
+        psql(&url, statement);
+    }
+    tells(&ask(), "ok", "no node accepts");
+    let revoke = "UPDATE ssh_certificates SET revoked_at = now()";
+    psql(&url, revoke);
+    tells(&ask(), "warn", "n1 accepts 1 SSH certificates");
+    let hold = "UPDATE ssh_certificates SET held_host_key = 'ssh-ed25519 AAAA'";
+    psql(&url, hold);
+    tells(&ask(), "ok", "no node accepts");
 }
 
 /// A script for a wire between two new network namespaces. `$1` prepares the far end, and `$2` runs

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ConvergePlan, LimitItem, LockedPackage, ServiceItem};
 
-/// Files written by converge itself. A stack must not own them.
-pub const MANAGED: [&str; 12] = [
+/// Files written by Muster itself. A stack must not own them.
+pub const MANAGED: [&str; 14] = [
     "/var/lib/muster/apt/sources.list",
     "/etc/apt/sources.list.d/muster.list",
     "/etc/apt/preferences.d/muster",
@@ -17,6 +17,8 @@ pub const MANAGED: [&str; 12] = [
     "/etc/default/grub.d/50-muster.cfg",
     "/etc/ssh/muster_user_ca.pub",
     "/etc/ssh/muster_principals",
+    "/etc/ssh/muster_revoked_keys",
+    "/etc/ssh/sshd_config.d/00-muster-revoked.conf",
     "/etc/muster/marker.json",
     "/usr/sbin/policy-rc.d",
 ];
@@ -75,7 +77,10 @@ impl ConvergePlan {
             "principal",
             &self.principal,
         );
-        need(is_public_key(self.user_ca.trim()), "user CA", &self.user_ca);
+        // During a rotation, the former CA and the new CA.
+        let lines: Vec<&str> = self.user_ca.trim().lines().collect();
+        let keys = (1..=2).contains(&lines.len()) && lines.iter().all(|line| is_public_key(line));
+        need(keys, "user CA", &self.user_ca);
         problems
     }
 }
@@ -326,12 +331,14 @@ mod tests {
         }];
         plan.files = vec![file("/etc/slurm/slurm.conf")];
         assert_eq!(plan.problems(), Vec::<String>::new());
+        plan.user_ca = "ssh-ed25519 AAAA muster-user-ca\nssh-ed25519 BBBB muster-user-ca".into();
+        assert_eq!(plan.problems(), Vec::<String>::new());
     }
 
     #[test]
     fn whatever_could_break_out_of_its_file_is_refused() {
         type Break = (&'static str, fn(&mut ConvergePlan));
-        let broken: [Break; 14] = [
+        let broken: [Break; 16] = [
             ("shell", |plan| plan.kernel_args = vec!["a$(id)".into()]),
             ("quote", |plan| plan.kernel_args = vec!["a\"b".into()]),
             ("newline", |plan| {
@@ -341,6 +348,12 @@ mod tests {
             }),
             ("comment", |plan| plan.user_ca = "# ssh-ed25519 AAAA".into()),
             ("nobody", |plan| plan.user_ca = "  ".into()),
+            ("command", |plan| {
+                plan.user_ca = "ssh-ed25519 AAAA\ncommand=\"id\" ssh-ed25519 BBBB".into();
+            }),
+            ("many", |plan| {
+                plan.user_ca = ["ssh-ed25519 AAAA"; 3].join("\n")
+            }),
             ("climb", |plan| {
                 _ = plan.sysctl.insert("../../etc/passwd".into(), "1".into())
             }),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::redact::redact;
 use crate::values::Digest;
 
 mod check; // Allowed content of a plan, checked before writing files or argv
@@ -269,6 +270,7 @@ pub struct ConvergePlan {
     pub cdi: bool,
     /// `muster:<node>:<epoch>`, renewed on every converge.
     pub principal: String,
+    /// The SSH user CA as an OpenSSH public-key line. During a rotation a second line, the new CA.
     pub user_ca: String,
     pub marker: Marker,
     /// `true`: print the changes and their reboot class, without a change.
@@ -321,6 +323,19 @@ impl ConvergeReport {
                 .items
                 .iter()
                 .all(|item| item.outcome == ItemOutcome::Unchanged)
+    }
+
+    /// Returns the report without text that looks like a secret: the values before and after.
+    pub fn redacted(self) -> Self {
+        let items = self.items.into_iter().map(|item| ItemReport {
+            before: item.before.as_deref().map(redact),
+            after: item.after.as_deref().map(redact),
+            ..item
+        });
+        Self {
+            items: items.collect(),
+            ..self
+        }
     }
 }
 

@@ -27,7 +27,8 @@ pub struct SiteTrust {
     pub protocol: u32,
     /// Ed25519 public key for permit signatures; 32 bytes, base64.
     pub permit_public_key: String,
-    /// The SSH user CA, as an OpenSSH public-key line.
+    /// The SSH user CA, as an OpenSSH public-key line. During rotations also the new CA, and the
+    /// new permit key in a comment ([`crate::permits::list_keys`]).
     pub user_ca: String,
     /// Base URL of the boot listener: `http://10.77.0.1:8090/boot/v1`.
     pub agent_url: String,
@@ -99,6 +100,21 @@ pub struct WriteImage {
     pub user_ca: String,
     /// `muster:<node>:<epoch>`: the SSH principal allowed to log in as root.
     pub principal: String,
+    /// The signature of the image. Set for pools that ask for a signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_image: Option<SignedImage>,
+}
+
+/// The signature of an image, checked by muster-node before the first byte is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignedImage {
+    /// The signed text about the image, byte for byte.
+    pub statement: String,
+    /// One line in minisign's format.
+    pub signature: String,
+    /// The keys trusted by the fleet. A live image with keys of its own ignores these keys.
+    pub keys: Vec<String>,
 }
 
 /// The static address of the installed node. The node boots without server and agent.

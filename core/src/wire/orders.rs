@@ -65,6 +65,14 @@ const PROTECTED: &str = "protected";
 /// The networks of a site's BMCs, in every order with a BMC.
 const BMC_NETWORKS: &str = "bmc_networks";
 
+/// The signature of an image, in an order to write the image.
+const SIGNED_IMAGE: &str = "signed_image";
+
+/// The signature of the live image, in an order to boot the live image.
+const LIVE_SIGNATURE: &str = "live_signature";
+/// The SSH certificates that the node must refuse, in every order.
+const REVOKED_KEYS: &str = "revoked_keys";
+
 /// Fields added to orders after the kind's first version, listed in the header beside the kinds. An
 /// agent that does not list a field would reject the complete order because of the field. Each
 /// order must therefore also work without the field.
@@ -77,15 +85,24 @@ pub const MEMBERS: &[&str] = &[
     CDI,
     PROTECTED,
     BMC_NETWORKS,
+    SIGNED_IMAGE,
+    LIVE_SIGNATURE,
+    REVOKED_KEYS,
 ];
 
 /// Fields added to the configuration of a site, listed in the header beside the kinds.
 pub const SITE_MEMBERS: &[&str] = &["console_networks"];
 
+/// Several SSH user CAs in a converge plan, one on each line, during a rotation of the CA. An agent
+/// without the word gets the first CA alone.
+const USER_CAS: &str = "user_cas";
+
 /// Returns the header value of this build.
 pub fn said() -> String {
     let former = FORMER.map(|(_, former)| former);
-    [KINDS, MEMBERS, SITE_MEMBERS, &former].concat().join(",")
+    [KINDS, MEMBERS, SITE_MEMBERS, &[USER_CAS], &former]
+        .concat()
+        .join(",")
 }
 
 /// Returns whether an agent with this header value, or without the header, reads every field of
@@ -155,6 +172,9 @@ pub fn readable(header: Option<&str>, mut job: Job) -> Job {
     if lacks(ORIGIN) {
         job.origin = None;
     }
+    if lacks(REVOKED_KEYS) {
+        job.revoked_keys = None;
+    }
     if lacks(MACHINE) {
         match find_power(&mut job.spec) {
             Some(Power::Redfish(target)) => target.machine = None,
@@ -179,6 +199,16 @@ pub fn readable(header: Option<&str>, mut job: Job) -> Job {
     {
         *requeue = false;
     }
+    if let JobSpec::BootLive(order) = &mut job.spec
+        && lacks(LIVE_SIGNATURE)
+    {
+        order.live_signature = None;
+    }
+    if let JobSpec::WriteImage { plan, .. } = &mut job.spec
+        && lacks(SIGNED_IMAGE)
+    {
+        plan.signed_image = None;
+    }
     for plan in find_gates(&mut job.spec) {
         if lacks(WAIVED_UNTIL) {
             plan.waived_until.clear();
@@ -189,6 +219,12 @@ pub fn readable(header: Option<&str>, mut job: Job) -> Job {
     }
     if lacks(CDI) {
         find_stacks(&mut job.spec).for_each(|plan| plan.cdi = false);
+    }
+    if lacks(USER_CAS) {
+        find_stacks(&mut job.spec).for_each(|plan| {
+            let first = plan.user_ca.lines().next().unwrap_or_default();
+            plan.user_ca = first.to_owned();
+        });
     }
     job
 }
@@ -286,6 +322,20 @@ mod tests {
     }
 
     #[test]
+    fn an_older_agent_is_given_the_former_user_ca_alone() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/job-converge.json");
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut job: Job = serde_json::from_str(&text).unwrap();
+        let former = job.clone();
+        find_stacks(&mut job.spec).for_each(|plan| plan.user_ca += "\nssh-ed25519 BBBB");
+        assert_eq!(readable(Some(&said()), job.clone()), job);
+        for header in [None, Some(KINDS.join(","))] {
+            let given = readable(header.as_deref(), job.clone());
+            assert_eq!(given, readable(header.as_deref(), former.clone()));
+        }
+    }
+
+    #[test]
     fn an_older_agent_is_given_no_networks_of_consoles() {
         assert!(reads_site(Some(&said())));
         assert!(!reads_site(None) && !reads_site(Some(&KINDS.join(","))));
@@ -335,10 +385,13 @@ mod tests {
                 "bmc_networks",
                 "cdi",
                 "lifts",
+                "live_signature",
                 "machine",
                 "origin",
                 "protected",
                 "requeue",
+                "revoked_keys",
+                "signed_image",
                 "waived_until"
             ]),
             "an order with each is written down: {gained:?}"

@@ -4,10 +4,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::tokens::Role;
+use muster_core::ids::UserId;
 use serde_json::json;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
-use super::seals::counts;
+use super::seals::{counts, text, window};
 use crate::access::Armed;
 use crate::app::App;
 use crate::db;
@@ -21,15 +23,21 @@ pub const LONGEST: SignedDuration = SignedDuration::from_hours(12);
 /// Longest reason, in bytes.
 pub const REASON: usize = 400;
 
+/// The place of the seal.
+const PLACE: &str = "break_glass";
+
 impl Armed {
     fn seal(&self, key: &MasterKey) -> String {
+        key.keyed_hash(PLACE, self.text().as_bytes())
+    }
+
+    fn fits(&self, key: &MasterKey, seal: &str) -> bool {
+        key.hash_fits(PLACE, self.text().as_bytes(), seal)
+    }
+
+    fn text(&self) -> String {
         let (from, until) = (self.armed_at.as_microsecond(), self.until.as_microsecond());
-        key.keyed_hash(
-            "break_glass",
-            json!([from, until, self.by, self.reason])
-                .to_string()
-                .as_bytes(),
-        )
+        json!([from, until, self.by, self.reason]).to_string()
     }
 
     fn event(&self, at: Timestamp, kind: &'static str, summary: String) -> NewEvent {
@@ -56,6 +64,46 @@ pub async fn arm(conn: &mut PgConnection, key: &MasterKey, armed: &Armed) -> Res
         armed.event(armed.armed_at, "break_glass.armed", summary),
     )
     .await
+}
+
+/// The enabled administrators with a password.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalAdmins {
+    /// People whose login counts while armed.
+    pub ready: usize,
+    /// People without a valid seal. Each login is refused as a wrong password.
+    pub refused: usize,
+}
+
+/// Counts the people for whom an arming is made.
+///
+/// # Errors
+///
+/// When the database fails.
+pub async fn count_admins(
+    conn: &mut PgConnection,
+    key: &MasterKey,
+    now: Timestamp,
+) -> Result<LocalAdmins, Error> {
+    let end = window::find_end(conn, key).await?;
+    let is_open = end.is_some_and(|end| end > now);
+    let mut found = LocalAdmins::default();
+    let mut after = UserId(Uuid::nil());
+    loop {
+        let rows = db::row_seals::list_users(conn, after).await?;
+        let Some(last) = rows.last() else { break };
+        after = last.id;
+        let is_local = |row: &&UserRow| {
+            !row.disabled && row.password_hash.is_some() && row.role == Role::Admin
+        };
+        for row in rows.iter().filter(is_local) {
+            match is_open || text::user_fits(key, row) {
+                true => found.ready += 1,
+                false => found.refused += 1,
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Disarms the local administrator early. Sessions opened under the arming become invalid
@@ -90,8 +138,23 @@ pub async fn find(conn: &mut PgConnection, app: &App) -> Result<Option<Armed>, E
         .await?
         .filter(|(armed, _)| armed.until > now);
     Ok(found
-        .filter(|(armed, seal)| *seal == armed.seal(&app.keys.master))
+        .filter(|(armed, seal)| armed.fits(&app.keys.master, seal))
         .map(|(armed, _)| armed))
+}
+
+/// Seals the present arming by the key that seals, where a former key has sealed the arming.
+///
+/// # Errors
+///
+/// When the database fails.
+pub async fn seal_again(conn: &mut PgConnection, key: &MasterKey) -> Result<(), Error> {
+    if let Some((armed, seal)) = db::break_glass::find(conn).await?
+        && armed.fits(key, &seal)
+        && armed.seal(key) != seal
+    {
+        db::break_glass::set_seal(conn, &seal, &armed.seal(key)).await?;
+    }
+    Ok(())
 }
 
 /// Returns whether a user may sign in and act now. With an identity provider, an administrator with

@@ -28,6 +28,14 @@ impl fmt::Display for Account {
     }
 }
 
+impl Account {
+    /// Returns the place of the account's passwords, for both the current and the next password.
+    /// The place is bound into the ciphertext.
+    pub fn place(&self) -> String {
+        format!("bmc_passwords/{self}")
+    }
+}
+
 /// The stored passwords of an account.
 #[derive(Clone, Debug)]
 pub struct PasswordRow {

@@ -44,6 +44,18 @@ pub async fn set(conn: &mut PgConnection, armed: &Armed, seal: &str) -> Result<(
     Ok(())
 }
 
+/// Replaces the seal of the present period, unless another period was stored meanwhile.
+pub async fn set_seal(conn: &mut PgConnection, before: &str, seal: &str) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE break_glass SET seal = $2 WHERE seal = $1",
+        before,
+        seal
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Disarms. Returns whether a period was stored.
 pub async fn delete(conn: &mut PgConnection) -> Result<bool, Error> {
     Ok(sqlx::query!("DELETE FROM break_glass")

@@ -75,6 +75,14 @@ pub async fn set(
     Ok(())
 }
 
+/// Removes a key.
+pub async fn remove(conn: &mut PgConnection, name: &str) -> Result<(), Error> {
+    sqlx::query!("DELETE FROM server_keys WHERE name = $1", name)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
 /// Stores or replaces the secret of a credential.
 pub async fn set_secret(
     conn: &mut PgConnection,

@@ -34,8 +34,10 @@ pub mod gates; // Runs of suites
 pub mod idempotency; // Stored answers by idempotency key
 pub mod job_logs; // Log lines of jobs, within a size
 pub mod jobs; // Units of work leased to agents
-pub mod kept; // Roles that keep the release verbs for one version
+pub mod kept; // Roles that keep lost verbs for one version
+pub mod key_rotations; // Rotations of keys, and the keys that servers hold
 pub mod keys; // Sealed keys and secrets
+pub mod legal_holds; // Nodes with records of any age
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
 pub mod macs; // Boot MACs of nodes, with addresses
 pub mod maintenance_windows; // Maintenance windows of a rollout
@@ -55,10 +57,12 @@ pub mod permits; // The right to act
 pub mod plans; // Nodes affected by a change
 pub mod power; // Power budgets of racks
 pub mod primary; // The server that takes writes
+pub mod provider_sessions; // Sessions at the identity provider, and received logout tokens
 pub mod recoveries; // Recoveries tried on failing nodes
 pub mod remains; // Facts of deleted nodes, for the next record of the same machine
 pub mod replacements; // Claims moving to another node
 pub mod replicas; // Claims made by pools
+pub mod retention; // Removal of old records
 pub mod revisions; // Documents that the nodes of a pool install
 pub mod role_bindings; // Role bindings and their seals
 pub mod rollout_comparisons; // Values of gates before and after the change of a node
@@ -72,19 +76,24 @@ pub mod scheduler; // Scheduler state of nodes without jobs
 pub mod scheduler_jobs; // Jobs on the nodes of clusters
 pub mod seals; // Seals that make the history provable
 pub mod seen; // The history within a read scope
+pub mod segments; // Removed segments of the history
 pub mod sign_ins; // Delays of logins, and failed logins of the present minute
+pub mod signing_keys; // Trusted keys, and signatures of images
 pub mod specs; // Specs and node data for a job's order
 pub mod ssh_certificates; // SSH user certificates of orders
+pub mod stack_versions; // Digests of published versions of stacks
 pub mod stays; // The steps of a node's stay in a state
 pub mod strangers; // Machines that discovered themselves, within bounds
 pub mod sweeps; // Nodes next in line for a sweep
 pub mod taken; // Owners of natural keys
+pub mod taken_keys; // New keys, as taken by agents and nodes
 pub mod tokens; // API tokens of machines
 pub mod unarmed; // Administrators' tokens without a person, and plain hashes
 pub mod users; // People and their sessions
 pub mod vouching; // Latest sign-ins by a provider, and latest uses of sessions
 pub mod waivers; // Gates waived by a person
 pub mod webhooks; // Progress and deliveries of webhooks
+pub mod wrapped_keys; // Secrets by their master key
 
 /// Checks the connection with a trivial query, for the readiness endpoint and the lease task.
 pub async fn ping(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Error> {

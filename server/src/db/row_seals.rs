@@ -101,7 +101,7 @@ pub async fn list_tokens(
     Ok(sqlx::query_as!(
         TokenRow,
         r#"SELECT id AS "id: TokenId", name, token_hash, key_id, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
-                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId", keeps_release_verbs, keeps_unarmed, seal, plain_seal
+                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId", keeps_release_verbs AS keeps_lost_verbs, keeps_unarmed, seal, plain_seal
            FROM tokens WHERE id > $1 AND revoked_at IS NULL AND expires_at > $2 ORDER BY id LIMIT 500"#,
         after as TokenId,
         now.to_sqlx() as _,
@@ -114,7 +114,7 @@ pub async fn list_tokens(
 pub async fn list_users(conn: &mut PgConnection, after: UserId) -> Result<Vec<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs, issuer, subject, seal
+        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen, keeps_release_verbs AS keeps_lost_verbs, vouched_at, issuer, subject, seal
            FROM users WHERE id > $1 ORDER BY id LIMIT 500"#,
         after as UserId,
     )
@@ -223,10 +223,28 @@ pub async fn set_window(conn: &mut PgConnection, window: &WindowRow) -> Result<(
     Ok(())
 }
 
-/// Returns whether the history tells of an adoption.
+/// Replaces the seal of the window, unless another window was stored meanwhile.
+pub async fn set_window_seal(
+    conn: &mut PgConnection,
+    before: &[u8],
+    seal: &[u8],
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE row_seals SET seal = $2 WHERE seal = $1",
+        before,
+        seal
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Returns whether the history tells of an adoption, or of a seal by a person, removed segments
+/// included.
 pub async fn is_adoption_known(conn: &mut PgConnection) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM events WHERE kind = 'rows.adopted') AS "known!""#
+        r#"SELECT EXISTS (SELECT FROM events WHERE kind IN ('rows.adopted', 'rows.sealed'))
+                  OR EXISTS (SELECT FROM removed_segments WHERE tells_adoption) AS "known!""#
     )
     .fetch_one(conn)
     .await?)

@@ -53,7 +53,8 @@ pub(super) async fn record(
             firmware::record_inventory(conn, job, inventory, now).await
         }
         JobResult::Adopted { host_key, boot_id } => {
-            db::observed::set_adopted(conn, job.node, host_key, boot_id, job.epoch).await
+            db::observed::set_adopted(conn, job.node, host_key, boot_id, job.epoch).await?;
+            db::taken_keys::accept_ca(conn, job.node, job.id, true).await
         }
         JobResult::Booted { boot_id } => {
             db::observed::set_power(conn, job.node, SeenPower::On, now).await?;
@@ -66,7 +67,10 @@ pub(super) async fn record(
             results,
             fingerprint,
         } => record_gates(conn, job, results, &fingerprint.to_string(), now).await,
-        JobResult::Converged(report) => drift::record_items(conn, job, report, now).await,
+        JobResult::Converged(report) => {
+            db::taken_keys::accept_ca(conn, job.node, job.id, false).await?;
+            drift::record_items(conn, job, report, now).await
+        }
         // A run of pairs reads the result from the job.
         JobResult::Paired { .. }
         | JobResult::Admitted { .. }

@@ -2,7 +2,7 @@
 //! lifecycle decides the consequences.
 
 use jiff::Timestamp;
-use muster_core::gates::{GateResult, RUN_BYTES, cut_evidence};
+use muster_core::gates::{GateResult, RESULT_BYTES, RUN_BYTES, cut_evidence};
 use muster_core::ids::{AgentId, JobId, NodeId, ObjectId, PermitId};
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::calls::ReportOutcome;
@@ -20,10 +20,6 @@ use crate::error::Error;
 
 /// The longest error text in characters: the text is shown in one place on a page.
 const LONGEST_MESSAGE: usize = 2000;
-
-/// The largest result of a step in bytes, as JSON: facts, reports, results of gates. Everything in
-/// a result is text from a machine.
-const LARGEST_RESULT: usize = 4 << 20;
 
 /// The agent behind a report.
 #[derive(Clone, Copy, Debug)]
@@ -193,7 +189,7 @@ async fn verify(
         }
         (Outcome::Failed { failure }, _) => {
             let doubted =
-                failure.code == FailureCode::SshAuthRefused && doubt_clock(conn, job).await?;
+                failure.code == FailureCode::SshAuthRefused && doubt_login(conn, job).await?;
             Ok(wrap_failure(Failure {
                 code: failure.code.shortened(60),
                 message: failure.message.chars().take(LONGEST_MESSAGE).collect(),
@@ -205,10 +201,12 @@ async fn verify(
 }
 
 /// Notes a refused login: the clock of the node may have changed since the report, so the next
-/// certificates have no end. Returns whether another attempt has another certificate.
-async fn doubt_clock(conn: &mut PgConnection, job: &CurrentJob) -> Result<bool, Error> {
+/// certificates have no end. During a rotation the node may have lost the new SSH user CA, so the
+/// former CA signs again. Returns whether another attempt has another certificate.
+async fn doubt_login(conn: &mut PgConnection, job: &CurrentJob) -> Result<bool, Error> {
     db::node_clocks::forget(conn, job.node).await?;
-    db::ssh_certificates::mark_refused(conn, job.id).await
+    let withdrawn = db::taken_keys::withdraw_ca(conn, job.node).await?;
+    Ok(db::ssh_certificates::mark_refused(conn, job.id).await? || withdrawn)
 }
 
 /// Replaces a result that is too large by a failure. The failure is final: the same machine would
@@ -220,13 +218,13 @@ fn within_size(outcome: Outcome) -> Outcome {
         }
         Outcome::Failed { .. } | Outcome::Cancelled => 0,
     };
-    if size <= LARGEST_RESULT {
+    if size <= RESULT_BYTES {
         return outcome;
     }
     wrap_failure(Failure {
         code: FailureCode::ResultTooLarge,
         message: format!(
-            "the result of the step has {size} bytes, and the server stores at most {LARGEST_RESULT}: \
+            "the result of the step has {size} bytes, and the server stores at most {RESULT_BYTES}: \
              run `muster-node inventory` or the suite on the node, and look for the text that is too long"
         ),
         retryable: false,

@@ -15,8 +15,10 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::idempotency::StoredAnswer;
+use crate::db::wrapped_keys::SealedAnswer;
 use crate::error::Error;
 use crate::intents::answer::Answer;
+use crate::keys::MasterKey;
 use crate::sealed::Sealed;
 
 /// The key of a request, where present, and the target of the request: method and path.
@@ -114,36 +116,44 @@ fn seal(app: &App, place: &str, body: &Value) -> Result<Value, Error> {
         .master
         .seal(place, body.to_string().as_bytes())
         .map_err(Error::internal)?;
+    Ok(write_sealed(&sealed))
+}
+
+fn write_sealed(sealed: &Sealed) -> Value {
     let (wrapped_key, ciphertext) = (
-        STANDARD.encode(sealed.wrapped_key),
-        STANDARD.encode(sealed.ciphertext),
+        STANDARD.encode(&sealed.wrapped_key),
+        STANDARD.encode(&sealed.ciphertext),
     );
-    Ok(
-        json!({ SEALED: { "key_id": sealed.key_id, "wrapped_key": wrapped_key, "ciphertext": ciphertext } }),
-    )
+    json!({ SEALED: { "key_id": sealed.key_id, "wrapped_key": wrapped_key, "ciphertext": ciphertext } })
+}
+
+fn read_sealed(sealed: &Value) -> Result<Sealed, Error> {
+    let text = |member: &str| sealed[member].as_str().unwrap_or_default();
+    let bytes = |member: &str| STANDARD.decode(text(member)).map_err(Error::internal);
+    Ok(Sealed {
+        key_id: text("key_id").to_owned(),
+        wrapped_key: bytes("wrapped_key")?,
+        ciphertext: bytes("ciphertext")?,
+    })
 }
 
 fn open(app: &App, place: &str, sealed: &Value) -> Result<Value, Error> {
-    let text = |member: &str| sealed[member].as_str().unwrap_or_default();
-    let bytes = |member: &str| STANDARD.decode(text(member)).map_err(Error::internal);
-    let (key_id, wrapped_key, ciphertext) = (
-        text("key_id").to_owned(),
-        bytes("wrapped_key")?,
-        bytes("ciphertext")?,
-    );
-    let body = app
-        .keys
-        .master
-        .open(
-            place,
-            &Sealed {
-                key_id,
-                wrapped_key,
-                ciphertext,
-            },
-        )
-        .map_err(Error::internal)?;
-    serde_json::from_slice(&body).map_err(Error::internal)
+    let body = app.keys.master.open(place, &read_sealed(sealed)?);
+    serde_json::from_slice(&body.map_err(Error::internal)?).map_err(Error::internal)
+}
+
+/// Returns the body of a sealed answer with the data key under the master key that seals.
+///
+/// # Errors
+/// When the answer cannot be opened.
+pub fn wrap_again(master: &MasterKey, answer: &SealedAnswer) -> anyhow::Result<Value> {
+    let once = Once {
+        actor: answer.actor.clone(),
+        key: Some(answer.key.clone()),
+        request: [0; 32],
+    };
+    let sealed = master.wrap_again(&once.place(), &read_sealed(&answer.body[SEALED])?)?;
+    Ok(write_sealed(&sealed))
 }
 
 impl Once {

@@ -18,6 +18,7 @@ pub mod preconditions; // The generation a writer expects
 pub mod references; // The verb of a write at each new target
 pub mod revisions; // Documents that the nodes of a pool install
 pub mod rollouts; // Plans, acts of people, and ticks of rollouts
+pub mod rotations; // Rotations of the server's keys
 pub mod standing; // The blocker of an operation, and the results
 pub mod taken; // The holder of a taken key
 pub mod users; // Disabled and enabled people

@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use muster_core::values::Digest;
 use sqlx::PgConnection;
 
-use super::{MasterKey, place, seed};
+use super::master::MasterKey;
+use super::seeds::{place, seed};
 use crate::db;
 use crate::sealed::TokenMac;
 

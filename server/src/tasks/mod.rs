@@ -5,11 +5,13 @@ pub mod certificates; // Warns about overdue agent certificates, deletes ended S
 pub mod clock; // Keeps the clock equal to the database's
 pub mod drift; // Checks nodes against stacks, once a day
 pub mod idempotency; // Deletes old answers
+pub mod keys; // Follows rotations of the master key
 pub mod leases; // Queues jobs of silent agents again
 mod looks; // Requests periodic work of nodes, a few at a time
 pub mod marks; // Stores the latest event outside the database
 pub mod monitors; // Asks the monitors
 pub mod replicas; // Creates claims until each pool has its replicas
+pub mod retention; // Removes old records and events
 mod revisions; // Adds revisions missed by servers of the version before
 pub mod rollouts; // Ticks of the open rollouts
 mod row_seals; // Seals rows written by servers of the version before
@@ -35,6 +37,8 @@ pub async fn run(app: App, cancel: CancellationToken) {
     tasks.spawn(running.instrument(span_of("clock")));
     let running = drift::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("drift")));
+    let running = keys::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("keys")));
     let running = leases::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("leases")));
     let running = idempotency::run(app.clone(), cancel.clone());
@@ -43,6 +47,8 @@ pub async fn run(app: App, cancel: CancellationToken) {
     tasks.spawn(running.instrument(span_of("monitors")));
     let running = replicas::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("replicas")));
+    let running = retention::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("retention")));
     let running = revisions::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("revisions")));
     let running = rollouts::run(app.clone(), cancel.clone());

@@ -81,7 +81,7 @@ impl Reply {
 pub(crate) struct Caller {
     router: Router,
     pub(crate) token: Option<String>,
-    headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
 }
 
 impl Server {
@@ -104,9 +104,17 @@ impl Server {
         clock: Clock,
         oidc: Option<Arc<Provider>>,
     ) -> Self {
-        let keys = Keys::load(MasterKey::from_bytes(&[7; 32]), &pool, &clock)
-            .await
-            .unwrap();
+        Self::holding(pool, clock, oidc, MasterKey::from_bytes(&[7; 32])).await
+    }
+
+    /// The same, with other master keys.
+    pub(crate) async fn holding(
+        pool: sqlx::PgPool,
+        clock: Clock,
+        oidc: Option<Arc<Provider>>,
+        master: MasterKey,
+    ) -> Self {
+        let keys = Keys::load(master, &pool, &clock).await.unwrap();
         let blobs = tempfile::tempdir().unwrap();
         let app = App {
             pool,
@@ -115,6 +123,7 @@ impl Server {
             oidc,
             blobs: Arc::new(blobs.path().to_path_buf()),
             anchors: Arc::new(blobs.path().join("audit-anchors")),
+            retention: muster_server::retention::Retention::DEFAULT,
             outbound: Arc::new(outbound()),
             wake_engine: Arc::new(Notify::new()),
             wake_agents: Arc::new(Notify::new()),

@@ -13,19 +13,24 @@ pub(super) fn check(host: &Host) -> Vec<Found> {
     let mut found = Vec::new();
     if host.is(Part::Server) {
         found.push(directory(&args.data_dir, "muster server"));
-        found.push(match MasterKey::load(&args.key_file, Create::Never) {
-            Ok(_) => Found::ok(format!(
-                "the key file {} has 32 bytes and is private",
-                args.key_file.display()
-            )),
-            Err(error) => Found::fail(format!("{error:#}"), remedy(&args.key_file)),
-        });
+        found.push(key(&args.key_file));
+        found.extend(args.former_key_file.as_deref().map(key));
     }
     if host.is(Part::Agent) {
         found.push(directory(&args.agent_data_dir, "muster agent"));
         found.extend(args.agent_token_file.as_deref().map(token));
     }
     found
+}
+
+fn key(file: &Path) -> Found {
+    match MasterKey::load(file, Create::Never) {
+        Ok(_) => Found::ok(format!(
+            "the key file {} has 32 bytes and is private",
+            file.display()
+        )),
+        Err(error) => Found::fail(format!("{error:#}"), remedy(file)),
+    }
 }
 
 fn remedy(key: &Path) -> String {

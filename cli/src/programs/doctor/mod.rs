@@ -5,11 +5,13 @@
 mod addresses; // The provisioning addresses, on interfaces that are up
 mod agents; // Silent agents, and agents of another version
 mod bmcs; // Reachability of BMCs
+mod certificates; // Nodes that accept SSH certificates of removed agents
 mod clocks; // This clock against the database's and the server's, and NTP
 mod database; // Reachable, takes writes, new enough, durable, room for connections
 mod dhcp; // Another DHCP server on the provisioning network
 mod documents; // Documents stored wrongly by an earlier version
 mod files; // Data directories and key files: present and private
+mod keys; // Rotations of the server's keys under way
 mod loaders; // Boot loaders and muster-node
 mod machines; // Addresses that the agents do not serve
 mod networks; // Networks of BMCs and consoles
@@ -74,6 +76,9 @@ pub(crate) struct DoctorArgs {
         default_value = "/etc/muster/master.key"
     )]
     key_file: PathBuf,
+    /// As for `muster server`.
+    #[arg(long, env = "MUSTER_FORMER_KEY_FILE", value_name = "FILE")]
+    former_key_file: Option<PathBuf>,
     /// As --data-dir for `muster agent`.
     #[arg(long, default_value = "/var/lib/muster-agent")]
     agent_data_dir: PathBuf,
@@ -174,7 +179,7 @@ type Check = (
 );
 
 /// All checks: name, role, function.
-const CHECKS: [Check; 22] = [
+const CHECKS: [Check; 24] = [
     ("ports", None, |host| Box::pin(async { ports::check(host) })),
     ("database", Some(Part::Server), |host| {
         Box::pin(database::check(host))
@@ -184,6 +189,9 @@ const CHECKS: [Check; 22] = [
     }),
     ("remains", Some(Part::Server), |host| {
         Box::pin(remains::check(host))
+    }),
+    ("certificates", Some(Part::Server), |host| {
+        Box::pin(certificates::check(host))
     }),
     ("clocks", None, |host| Box::pin(clocks::check(host))),
     ("files", None, |host| Box::pin(async { files::check(host) })),
@@ -210,6 +218,9 @@ const CHECKS: [Check; 22] = [
     }),
     ("seals", Some(Part::Server), |host| {
         Box::pin(seals::check(host))
+    }),
+    ("keys", Some(Part::Server), |host| {
+        Box::pin(keys::check(host))
     }),
     ("documents", Some(Part::Server), |host| {
         Box::pin(documents::check(host))

@@ -15,7 +15,7 @@ use super::{Found, Host, database};
 const NAMED: usize = 20;
 
 /// The remedy for rows without a seal.
-const SEAL: &str = "revoke or disable what is unknown to you; `muster admin seal-rows` seals the rest as it is, and prints the names";
+const SEAL: &str = "revoke or disable what is unknown to you; `muster admin seal-rows` prints the names, and with --yes seals the rest as it is";
 
 pub(super) async fn check(host: &Host) -> Vec<Found> {
     let Ok(pool) = database::connect(host).await else {
@@ -25,7 +25,8 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
             "see the check `database`",
         )];
     };
-    let master = match MasterKey::load(&host.args.key_file, Create::Never) {
+    let (file, former) = (&host.args.key_file, host.args.former_key_file.as_deref());
+    let master = match MasterKey::load_both(file, former, Create::Never) {
         Ok(master) => master,
         Err(error) => {
             return vec![Found::unknown(
@@ -51,7 +52,7 @@ async fn look(pool: &PgPool, master: &MasterKey, now: Timestamp) -> Result<Vec<F
     if !is_own_key(&mut conn, master).await? {
         return Ok(vec![Found::unknown(
             "the seals cannot be checked: the master key is of another installation",
-            "name the server's file with --key-file",
+            "name the server's file with --key-file, and during a rotation the former file with --former-key-file",
         )]);
     }
     let end = window::find_end(&mut conn, master).await?;
@@ -60,7 +61,7 @@ async fn look(pool: &PgPool, master: &MasterKey, now: Timestamp) -> Result<Vec<F
     if let Some(end) = open {
         found.push(Found::warn(
             format!("rows without a seal count until {end:.0}"),
-            "when every server has this version, `muster admin seal-rows` ends the time at once",
+            "when every server has this version, `muster admin seal-rows --yes` ends the time at once",
         ));
     }
     let unsealed = adopt::find_unsealed(&mut conn, master, now).await?;
@@ -105,7 +106,7 @@ async fn list_former(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<Foun
         ));
     }
     for token in db::unarmed::list_kept(conn, now).await? {
-        let used = token.unarmed_used_at.map_or_else(
+        let used = token.unarmed_seen_at.map_or_else(
             || "has not been used beside an identity provider since the upgrade".to_owned(),
             |at| format!("was used at {:.0}", at.to_jiff()),
         );

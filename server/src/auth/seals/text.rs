@@ -78,6 +78,43 @@ pub(super) fn session_fits(
     master.rows.fits(&session(hash, user, expires_at), stored)
 }
 
+/// Returns whether a token has valid seals of a former master key.
+pub(super) fn has_former_token(master: &MasterKey, row: &TokenRow) -> bool {
+    let newest = master.rows.is_newest(&token(row), row.seal.as_deref())
+        && (row.key_id.is_some()
+            || master
+                .rows
+                .is_newest(&plain_hash(row), row.plain_seal.as_deref()));
+    token_fits(master, row) && !newest
+}
+
+/// Returns whether a person has a valid seal of a former master key.
+pub(super) fn has_former_user(master: &MasterKey, row: &UserRow) -> bool {
+    user_fits(master, row) && !master.rows.is_newest(&user(row), row.seal.as_deref())
+}
+
+/// Returns whether a role binding has a valid seal of a former master key.
+pub(super) fn has_former_binding(master: &MasterKey, row: &BindingRow) -> bool {
+    binding_fits(master, row) && !master.rows.is_newest(&binding(row), row.seal.as_deref())
+}
+
+/// Returns whether a session has a valid seal of a former master key.
+pub(super) fn has_former_session(
+    master: &MasterKey,
+    text: &SessionText<'_>,
+    stored: Option<&[u8]>,
+) -> bool {
+    let SessionText {
+        hash,
+        user,
+        expires_at,
+    } = *text;
+    let newest = master
+        .rows
+        .is_newest(&session(hash, user, expires_at), stored);
+    session_fits(master, text, stored) && !newest
+}
+
 /// The sealed members of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionText<'a> {
@@ -108,7 +145,7 @@ fn token(row: &TokenRow) -> String {
         row.releases_per_hour,
         [site, rack, pool, labels],
         row.made_by,
-        row.keeps_release_verbs,
+        row.keeps_lost_verbs,
         row.keeps_unarmed,
     ])
     .to_string()
@@ -129,7 +166,7 @@ fn user(row: &UserRow) -> String {
         row.issuer,
         row.subject,
         row.disabled,
-        row.keeps_release_verbs,
+        row.keeps_lost_verbs,
     ])
     .to_string()
 }
@@ -141,7 +178,7 @@ fn binding(row: &BindingRow) -> String {
         row.subject,
         row.role,
         row.scope,
-        row.keeps_release_verbs,
+        row.keeps_lost_verbs,
     ])
     .to_string()
 }
@@ -188,7 +225,7 @@ mod tests {
             releases_per_hour: Some(5),
             scope: Json(scope()),
             made_by: None,
-            keeps_release_verbs: false,
+            keeps_lost_verbs: false,
             keeps_unarmed: true,
             seal: None,
             plain_seal: None,
@@ -205,7 +242,8 @@ mod tests {
             groups: vec!["infra".to_owned()],
             disabled: false,
             last_seen: None,
-            keeps_release_verbs: true,
+            keeps_lost_verbs: true,
+            vouched_at: Timestamp::UNIX_EPOCH,
             issuer: None,
             subject: None,
             seal: None,
@@ -218,7 +256,7 @@ mod tests {
             subject: "group:infra".to_owned(),
             role: "viewer".to_owned(),
             scope: "{}".to_owned(),
-            keeps_release_verbs: false,
+            keeps_lost_verbs: false,
             seal: None,
         };
         let text = r#"["role_binding","ID","group:infra","viewer","{}",false]"#;

@@ -1,5 +1,5 @@
-//! The time in which rows without a seal count. During a rolling upgrade, servers of the version
-//! before write such rows.
+//! The time in which rows without a valid seal count. During a rolling upgrade, servers of the
+//! version before write such rows: without a seal, or changed after the seal.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -54,6 +54,23 @@ pub async fn set(
     until: Timestamp,
 ) -> Result<(), Error> {
     db::row_seals::set_window(conn, &make(master, opened_at, until)).await
+}
+
+/// Seals the window by the key that seals, where a former key has sealed the window.
+///
+/// # Errors
+///
+/// When the database fails.
+pub async fn seal_again(conn: &mut PgConnection, master: &MasterKey) -> Result<(), Error> {
+    let Some(row) = db::row_seals::find_window(conn).await? else {
+        return Ok(());
+    };
+    let (text, seal) = (text(row.opened_at, row.until), Some(&*row.seal));
+    if master.rows.fits(&text, seal) && !master.rows.is_newest(&text, seal) {
+        let newest = master.rows.seal(&text);
+        db::row_seals::set_window_seal(conn, &row.seal, &newest).await?;
+    }
+    Ok(())
 }
 
 fn text(opened_at: Timestamp, until: Timestamp) -> String {

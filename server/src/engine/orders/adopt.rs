@@ -10,8 +10,9 @@ use sqlx::PgConnection;
 use super::bmc::secret_place;
 use super::certificates::certify_adopted;
 use super::logins::{SSH_PORT, principal};
-use super::sources::{Sources, lasts_s};
+use super::sources::Sources;
 use crate::db;
+use crate::keys::rings::bare_line;
 
 /// Comment of the line in authorized_keys. The next adoption finds and replaces the line.
 const COMMENT: &str = "muster-adopted";
@@ -27,8 +28,8 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
         .keys
         .master
         .open(&secret_place(adoption.credential), &sealed)?;
-    let ca = s.keys.user_ca_line()?;
-    let key: Vec<&str> = ca.split_whitespace().take(2).collect();
+    let cas = s.keys.open_user_cas(conn).await?;
+    let key = bare_line(cas.newest())?;
     let principal = principal(s);
     Ok(Adopt {
         address: s.wiring.address,
@@ -36,10 +37,7 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
         host_key: adoption.host_key,
         user: "root".into(),
         secret: Secret::new(String::from_utf8(secret).context("the credential is not UTF-8")?),
-        trust: format!(
-            "cert-authority,principals=\"{principal}\" {} {COMMENT}",
-            key.join(" ")
-        ),
+        trust: format!("cert-authority,principals=\"{principal}\" {key} {COMMENT}"),
         marker: Marker {
             protocol: PROTOCOL,
             node: s.node.id,
@@ -48,6 +46,6 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
             // Another party installed the machine, so the image is unknown.
             image: Digest([0; 32]),
         },
-        user_key: certify_adopted(conn, s, &principal, lasts_s(s)).await?,
+        user_key: certify_adopted(conn, s, &principal, cas.newest()).await?,
     })
 }

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use crate::db::nodes::PowerKind;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use ipnet::IpNet;
 use muster_core::facts::Firmware;
 use muster_core::ids::ObjectId;
@@ -13,12 +13,12 @@ use muster_core::out_of_band::{intersect, is_inside, list_networks, may_connect}
 use muster_core::values::{Digest, Secret};
 use muster_core::wire::bmc::{BmcTarget, IpmiTarget, Machine, Power, RotateBmc};
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
-use serde_json::Value;
 use sqlx::PgConnection;
 
 use super::sources::Sources;
 use crate::db;
 use crate::db::bmc_passwords::{Account, Prepared};
+use crate::document;
 use crate::keys::MasterKey;
 use crate::sealed::Sealed;
 
@@ -85,7 +85,7 @@ pub(super) async fn rotate(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::
         networks,
         based_on,
     } = load_passwords(conn, s).await?;
-    let (master, place) = (&s.keys.master, format_place(&account));
+    let (master, place) = (&s.keys.master, account.place());
     let fresh = master.seal(&place, generate_password().reveal().as_bytes())?;
     // The current password is also stored in the row, so a later change of the credential cannot
     // lose the password.
@@ -134,7 +134,7 @@ async fn load_passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Res
             based_on,
         });
     };
-    let place = format_place(&account);
+    let place = account.place();
     let last = open_password(&s.keys.master, &place, &row.current)?;
     let next = row
         .next
@@ -169,11 +169,14 @@ async fn allow_address(
         "the BMC {address} of {} has a special address, such as loopback: correct the address",
         s.node.name
     );
-    let of_site = read_networks(&s.node.site_spec, "bmc_networks")?;
+    let of_site = document::stored_networks(&s.node.site_spec, "bmc_networks")
+        .map_err(|why| anyhow!("the site's spec cannot be read ({why}): write the spec again"))?;
     let row = db::objects::find_by_id(conn, credential)
         .await?
         .context("the BMC's credential is gone")?;
-    let of_credential = read_networks(&row.spec, "networks")?;
+    let of_credential = document::stored_networks(&row.spec, "networks").map_err(|why| {
+        anyhow!("the credential's spec cannot be read ({why}): write the spec again")
+    })?;
     let named = [
         ("the bmc_networks of the site", &of_site),
         ("the networks of the credential", &of_credential),
@@ -186,15 +189,16 @@ async fn allow_address(
             list_networks(networks)
         );
     }
-    Ok(intersect(&of_site, &of_credential))
-}
-
-/// Reads a list of networks from a stored spec. An absent list has no network.
-fn read_networks(spec: &Value, member: &str) -> anyhow::Result<Vec<IpNet>> {
-    let Some(list) = spec.get(member) else {
+    let Some(both) = intersect(&of_site, &of_credential) else {
         return Ok(Vec::new());
     };
-    serde_json::from_value(list.clone()).with_context(|| format!("{member} of the spec"))
+    // An empty list in the order would be no limit.
+    ensure!(
+        is_inside(&both, address),
+        "the BMC {address} of {} is outside of the networks that the site and the credential have in common",
+        s.node.name
+    );
+    Ok(both)
 }
 
 fn build_power(
@@ -250,11 +254,6 @@ fn build_power(
 /// cannot be moved to another credential.
 pub fn secret_place(credential: ObjectId) -> String {
     format!("secrets/{credential}")
-}
-
-/// Returns the place of an account's passwords, for both the current and the next password.
-fn format_place(account: &Account) -> String {
-    format!("bmc_passwords/{account}")
 }
 
 fn open_password(master: &MasterKey, place: &str, sealed: &Sealed) -> anyhow::Result<Secret> {

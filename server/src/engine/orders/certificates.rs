@@ -4,12 +4,14 @@
 use jiff::Timestamp;
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::login::UserKey;
+use russh::keys::ssh_key::PrivateKey;
 use sqlx::PgConnection;
 
-use super::sources::{Sources, read_site};
+use super::sources::{Sources, lasts_s, read_site};
 use crate::db;
 use crate::db::ssh_certificates::NewCertificate;
-use crate::keys::ssh::{Grant, NodeClock, Validity};
+use crate::keys::rings::ca_id;
+use crate::keys::ssh::{self, Grant, NodeClock, Validity};
 
 /// Returns a key for a live image.
 pub(super) async fn certify_live(
@@ -18,7 +20,14 @@ pub(super) async fn certify_live(
     principal: &str,
     lasts_s: u64,
 ) -> anyhow::Result<UserKey> {
-    certify(conn, s, principal, NodeClock::Set, lasts_s).await
+    // Until the end of a rotation, every live image trusts the former CA.
+    let ca = s.keys.open_user_cas(conn).await?.current;
+    let login = NewLogin {
+        ca: &ca,
+        clock: NodeClock::Set,
+        lasts_s,
+    };
+    certify(conn, s, principal, login).await
 }
 
 /// Returns a key for the installed system.
@@ -29,7 +38,13 @@ pub(super) async fn certify_installed(
     lasts_s: u64,
 ) -> anyhow::Result<UserKey> {
     let clock = find_clock(conn, s).await?;
-    certify(conn, s, principal, clock, lasts_s).await
+    let ca = choose_installed_ca(conn, s).await?;
+    let login = NewLogin {
+        ca: &ca,
+        clock,
+        lasts_s,
+    };
+    certify(conn, s, principal, login).await
 }
 
 /// Returns a key for a machine installed by others: no report tells the clock.
@@ -37,30 +52,60 @@ pub(super) async fn certify_adopted(
     conn: &mut PgConnection,
     s: &Sources<'_>,
     principal: &str,
-    lasts_s: u64,
+    ca: &PrivateKey,
 ) -> anyhow::Result<UserKey> {
-    certify(conn, s, principal, NodeClock::Unknown, lasts_s).await
+    let login = NewLogin {
+        ca,
+        clock: NodeClock::Unknown,
+        lasts_s: lasts_s(s),
+    };
+    certify(conn, s, principal, login).await
+}
+
+/// Returns the CA for the installed system: during a rotation the new CA, after the system has
+/// taken the new CA.
+async fn choose_installed_ca(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+) -> anyhow::Result<PrivateKey> {
+    let cas = s.keys.open_user_cas(conn).await?;
+    let Some(next) = cas.next else {
+        return Ok(cas.current);
+    };
+    match db::taken_keys::is_ca_trusted(conn, s.row.node, &ca_id(&next)?).await? {
+        true => Ok(next),
+        false => Ok(cas.current),
+    }
+}
+
+/// The signer of a certificate, the clock of the node, and the length of the job.
+#[derive(Clone, Copy)]
+struct NewLogin<'a> {
+    ca: &'a PrivateKey,
+    clock: NodeClock,
+    lasts_s: u64,
 }
 
 async fn certify(
     conn: &mut PgConnection,
     s: &Sources<'_>,
     principal: &str,
-    clock: NodeClock,
-    lasts_s: u64,
+    login: NewLogin<'_>,
 ) -> anyhow::Result<UserKey> {
+    let NewLogin { ca, clock, lasts_s } = login;
     let clock = match db::ssh_certificates::is_refused(conn, s.row.node, s.now).await? {
         true => NodeClock::Unknown,
         false => clock,
     };
     let validity = Validity::of(clock, s.now, lasts_s);
     let (job, attempt) = (s.row.id, s.row.attempt);
-    let signed = s.keys.certify(&Grant {
+    let grant = Grant {
         principal,
         key_id: &format!("node {} job {job} attempt {attempt}", s.node.name),
         validity,
         sources: &read_site(s)?.ssh_sources,
-    })?;
+    };
+    let signed = ssh::sign(ca, &grant)?;
     let certificate = NewCertificate {
         serial: signed.serial,
         job,

@@ -12,8 +12,10 @@ mod image; // The image for the root disk
 mod inventory; // The facts of a machine
 mod logins; // Logins to the live image and to the installed system
 mod network; // The network configuration of an installation
+mod offers; // The new SSH user CA in orders
 mod pair; // Measurements between two nodes
 mod power; // Power on, off and cycle
+mod revoked; // Revoked SSH certificates
 mod sources; // The data behind an order
 mod stack; // The stack, resolved for one node
 mod wipe; // The disks to erase
@@ -21,6 +23,7 @@ mod wipe; // The disks to erase
 use jiff::Timestamp;
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::job::{Job, JobSpec, Origin};
+use muster_core::wire::orders::readable;
 use sqlx::PgConnection;
 
 use self::sources::{Sources, SubnetDocument};
@@ -66,8 +69,26 @@ pub async fn build(
             .unwrap_or(0)
             .max(longest_s(&spec)),
         acts: db::acts::list(conn, row.id, row.round, now).await?,
+        revoked_keys: revoked::find(conn, &sources).await?,
         spec,
     })
+}
+
+/// Builds the job for a leased row in the form that an agent with this header value reads.
+///
+/// # Errors
+///
+/// As of [`build`].
+pub async fn build_for(
+    app: &App,
+    conn: &mut PgConnection,
+    row: &LeasedRow,
+    declared: Option<&str>,
+    now: Timestamp,
+) -> anyhow::Result<Job> {
+    let job = readable(declared, build(app, conn, row, now).await?);
+    offers::record_offer(app, conn, &job).await?;
+    Ok(job)
 }
 
 /// Returns the time needed by an order beyond the usual time of its step, in seconds.

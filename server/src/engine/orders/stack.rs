@@ -96,7 +96,7 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
         services: stack.services.clone(),
         cdi: stack.needs_cdi_specification(),
         principal: principal(s),
-        user_ca: s.keys.user_ca_line()?,
+        user_ca: s.keys.open_user_cas(conn).await?.lines()?,
         marker: Marker {
             protocol: PROTOCOL,
             node: s.node.id,

@@ -1,38 +1,33 @@
-//! Jobs: leased in batches by long poll, renewed with progress, and ended by an outcome with the
-//! attempt number.
+//! Jobs: leased in batches by long poll, and renewed with progress under the attempt number.
 
 use std::time::Duration;
 
 use axum::extract::State;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::JobId;
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::wait::awaited_thing;
 use muster_core::wire;
 use muster_core::wire::calls::{
-    ActReply, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome,
-    StartAct,
+    ActReply, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, StartAct,
 };
-use muster_core::wire::headers::NODE_CLOCK;
 use muster_core::wire::job::Job;
 use muster_core::wire::node::{Failure, FailureCode, Progress};
 use muster_core::wire::orders::ORDERS;
-use muster_core::wire::result::Outcome;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use tracing::{Instrument as _, Span};
 
-use super::redaction::{redact_outcome, redact_renewal};
+use super::redaction::redact_renewal;
 use super::told::Told;
-use super::{Agent, LEASE_S, Standing};
+use super::{Agent, LEASE_S, Standing, removed};
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::LeasedRow;
-use crate::engine::outcomes::{Applied, Reporter};
-use crate::engine::{self, node_clocks, orders, outcomes, permits};
+use crate::engine::{orders, permits};
 use crate::error::Error;
 use crate::http::extract::{Json, Path};
 use crate::request_id;
@@ -142,6 +137,14 @@ async fn lease_now(
         })
         .buffered(BUILDERS);
     let orders: Vec<Option<Job>> = orders.try_collect().await?;
+    if orders.is_empty() {
+        return Ok(Vec::new());
+    }
+    // The removal of an agent revokes the certificates built before. Those built after the removal
+    // are not sent.
+    let mut conn = app.pool.acquire().await?;
+    let caller = db::agents::find_caller(&mut conn, agent.id, agent.site, None).await?;
+    caller.ok_or_else(removed)?;
     Ok(orders.into_iter().flatten().collect())
 }
 
@@ -162,7 +165,7 @@ fn span_of(row: &LeasedRow) -> Span {
 }
 
 /// Adds the attempt of a job to the log lines of the request.
-fn note_attempt(job: JobId, attempt: i32) {
+pub(super) fn note_attempt(job: JobId, attempt: i32) {
     request_id::note(&[
         ("job", &tracing::field::display(job)),
         ("attempt", &attempt),
@@ -202,9 +205,9 @@ async fn build_order(
     declared: Option<&str>,
     now: Timestamp,
 ) -> Result<Option<Job>, Error> {
-    let built = orders::build(app, &mut *app.pool.acquire().await?, &row, now).await;
+    let built = orders::build_for(app, &mut *app.pool.acquire().await?, &row, declared, now).await;
     match built {
-        Ok(job) => Ok(Some(wire::orders::readable(declared, job))),
+        Ok(job) => Ok(Some(job)),
         // The database was unavailable, and the order is correct. The lease expires, and the job is
         // leased again.
         Err(error)
@@ -373,115 +376,6 @@ fn describe_progress(progress: &Progress) -> String {
     }
 }
 
-/// Ends a job, and runs a reconcile pass of its node in the same transaction. Where the pass fails,
-/// only the outcome is committed, because the step on the machine is done. The engine then repeats
-/// the pass.
-pub(super) async fn outcome(
-    State(app): State<App>,
-    agent: Agent,
-    Path(job): Path<JobId>,
-    headers: HeaderMap,
-    Told(report): Told<ReportOutcome>,
-) -> Result<StatusCode, Error> {
-    note_attempt(job, report.attempt);
-    let report = redact_outcome(report).await?;
-    let ended = EndedJob {
-        job,
-        report: &report,
-        clock_offset_ms: read_node_clock(&headers),
-    };
-    match end_job(&app, &agent, &ended, true).await? {
-        Ended::Well => {}
-        Ended::PassFailed(error) => {
-            tracing::warn!(error = ?error, "the reconcile pass of a node failed after a job; the engine repeats the pass");
-            end_job(&app, &agent, &ended, false).await?;
-        }
-    }
-    log_ended(&report.outcome);
-    Ok(StatusCode::NO_CONTENT)
-}
-
-fn log_ended(outcome: &Outcome) {
-    match outcome {
-        Outcome::Succeeded { .. } => tracing::info!("job succeeded"),
-        Outcome::Failed { failure } => {
-            tracing::info!(code = %failure.code, failure = failure.message, "job failed");
-        }
-        Outcome::Cancelled => tracing::info!("job cancelled"),
-    }
-}
-
-/// A job's outcome, as the agent reports it.
-struct EndedJob<'a> {
-    job: JobId,
-    report: &'a ReportOutcome,
-    /// The offset of the node's clock from the server's, where muster-node worked on the node.
-    clock_offset_ms: Option<i64>,
-}
-
-/// Parses the offset of a node's clock. An invalid header counts as absent.
-fn read_node_clock(headers: &HeaderMap) -> Option<i64> {
-    headers.get(NODE_CLOCK)?.to_str().ok()?.parse().ok()
-}
-
-/// The result of an outcome and of the following reconcile pass.
-enum Ended {
-    Well,
-    /// The pass failed, and the transaction is not committed.
-    PassFailed(Error),
-}
-
-async fn end_job(
-    app: &App,
-    agent: &Agent,
-    ended: &EndedJob<'_>,
-    reconcile_at_once: bool,
-) -> Result<Ended, Error> {
-    let EndedJob {
-        job,
-        report,
-        clock_offset_ms,
-    } = *ended;
-    let now = app.clock.now();
-    let mut tx = app.pool.begin().await?;
-    agent.fence(&mut tx, report.epoch, app).await?;
-    let reporter = Reporter {
-        agent: agent.id,
-        site: agent.site,
-        name: &agent.name,
-    };
-    let node = match outcomes::apply(&mut tx, reporter, job, report, now).await? {
-        Applied::Committed(node) => node,
-        Applied::Stale => {
-            tx.commit().await?;
-            return Err(stale());
-        }
-    };
-    if let Some(offset_ms) = clock_offset_ms {
-        node_clocks::record(&mut tx, reporter, node, offset_ms, now).await?;
-    }
-    if !reconcile_at_once {
-        db::lifecycle::make_due(&mut tx, node, now).await?;
-        tx.commit().await?;
-        app.wake_engine.notify_one();
-        return Ok(Ended::Well);
-    }
-    let reconciled = match engine::reconcile_now(&mut tx, node, now).await {
-        Ok(reconciled) => reconciled,
-        Err(error @ Error::Unavailable(_)) => return Err(error),
-        Err(error) => {
-            tx.rollback().await?;
-            return Ok(Ended::PassFailed(error));
-        }
-    };
-    tx.commit().await?;
-    // The outcome is committed. An error here would make the agent send the outcome again.
-    if let Err(error) = reconciled.wake(app).await {
-        tracing::warn!(error = ?error, "passes waiting for a node's power were not woken; they retry on their own timer");
-    }
-    Ok(Ended::Well)
-}
-
 pub(super) async fn redeem(
     State(app): State<App>,
     agent: Agent,
@@ -491,8 +385,9 @@ pub(super) async fn redeem(
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;
-    let (redeemed, event) =
-        permits::redeem(&mut tx, app.keys.permit(), agent.id, &request, now).await?;
+    let keys = app.keys.open_permits(&mut tx).await;
+    let key = keys.map_err(Error::internal)?.current;
+    let (redeemed, event) = permits::redeem(&mut tx, &key, agent.id, &request, now).await?;
     tx.commit().await?;
     agent.mark.set(Some(event));
     Ok(Json(redeemed))

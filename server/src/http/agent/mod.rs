@@ -6,9 +6,11 @@ mod blobs; // Blobs by digest
 mod certificates; // The first certificate, and each renewal
 mod clocks; // The clock of an agent's machine
 mod consoles; // Serial consoles of nodes
-mod jobs; // Lease, act, renew, outcome, permits
+mod jobs; // Lease, act, renew, permits
 mod marks; // Marks, and the memory of agents
 mod members; // The members of a cluster
+mod node_notes; // Notes about a node in the headers of an outcome
+mod outcome; // Outcomes of jobs
 mod redaction; // Secrets in texts of agents
 mod refusals; // Refused agents
 mod renewals; // The right to renew a certificate
@@ -18,18 +20,20 @@ mod sightings; // Sightings of the boot services
 mod site; // Configuration of the boot services
 pub mod tls; // The listener's TLS
 mod told; // JSON bodies with text from nodes
+mod trust; // Keys for live images
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequestParts, State};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use http::request::Parts;
 use jiff::{SignedDuration, Timestamp};
-use muster_core::ids::{AgentId, ObjectId};
+use muster_core::ids::{AgentId, EventId, ObjectId};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::calls::{Hello, SITE_LEASE_S, Welcome};
 use muster_core::wire::headers::{ANSWERED_AT, CLOCK};
 use serde_json::json;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use self::marks::{Mark, Remembers};
 use self::tls::Peer;
@@ -80,7 +84,7 @@ pub fn router(app: App) -> Router {
         .route("/agent/v1/jobs/{job}/act", post(jobs::act))
         .route("/agent/v1/jobs/{job}/members", post(members::list))
         .route("/agent/v1/jobs/{job}/renew", post(jobs::renew))
-        .route("/agent/v1/jobs/{job}/outcome", post(jobs::outcome))
+        .route("/agent/v1/jobs/{job}/outcome", post(outcome::take_outcome))
         .route("/agent/v1/permits/redeem", post(jobs::redeem))
         .route("/agent/v1/scheduler", post(scheduler::report))
         .route("/agent/v1/scheduler/jobs", post(scheduler_jobs::report))
@@ -131,6 +135,7 @@ impl FromRequestParts<App> for Agent {
             lease,
             known,
             bare_marks,
+            shown_event,
         } = caller.ok_or_else(removed)?;
         if let Some(why) = row.refused {
             return Err(refusals::explain(why));
@@ -139,6 +144,10 @@ impl FromRequestParts<App> for Agent {
         if let Some(heard) = &heard {
             let remembers = Remembers { known, bare_marks };
             mark.judge(&mut conn, &row, heard, remembers, app).await?;
+        }
+        let shown = event.unwrap_or(EventId(Uuid::nil()));
+        if known && shown_event != Some(shown) {
+            db::agents::set_shown_event(&mut conn, row.id, shown).await?;
         }
         if let Some(theirs) = time_in(parts, CLOCK) {
             clocks::record_offset(&mut conn, &row, theirs, arrived).await?;
@@ -352,6 +361,7 @@ async fn hello(
         // The previous process is gone or fenced, so its jobs return to the queue immediately.
         db::jobs::requeue_of(&mut tx, agent.id).await?;
     }
+    let trust = trust::give_keys(&app, &mut tx, agent.id, now).await?;
     tx.commit().await?;
     app.wake_agents.notify_waiters();
     Ok(Json(Welcome {
@@ -360,7 +370,7 @@ async fn hello(
         site: agent.site_name,
         epoch,
         lease_s: LEASE_S,
-        permit_public_key: app.keys.permit_public(),
-        user_ca: app.keys.user_ca_line().map_err(Error::internal)?,
+        permit_public_key: trust.permit_public_key,
+        user_ca: trust.user_ca,
     }))
 }
