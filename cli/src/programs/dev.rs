@@ -156,7 +156,8 @@ async fn enrol(app: &App, site: &str) -> anyhow::Result<Option<Secret>> {
         return Ok(None);
     };
     db::agents::delete_dev(&mut tx, site).await?;
-    let minted = muster_server::auth::tokens::mint_agent(app.keys.authority.digest());
+    let authority = app.keys.open_authorities(&mut tx).await?.current;
+    let minted = muster_server::auth::tokens::mint_agent(authority.digest());
     let (now, name) = (app.clock.now(), format!("dev-{}", hex_of::<4>()));
     db::enrolments::insert(&mut tx, site, &name, &minted.hash, now, now + ENROLS_WITHIN).await?;
     tx.commit().await?;

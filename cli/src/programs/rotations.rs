@@ -103,7 +103,7 @@ pub(crate) struct RotateArgs {
     pub forget: Vec<String>,
 }
 
-/// Begins or ends a rotation of the SSH user CA or of the permit key.
+/// Begins or ends a rotation of the SSH user CA, of the permit key or of the authority of agents.
 ///
 /// # Errors
 /// When the database fails, or the act is refused.

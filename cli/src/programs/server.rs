@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use jiff::SignedDuration;
 use muster_core::clock::Clock;
 use muster_server::app::App;
-use muster_server::http::agent::tls;
+use muster_server::http::agent::tls::AgentTls;
 use muster_server::http::limits::Rates;
 use muster_server::http::listener::files::{self, Shares};
 use muster_server::http::listener::{self, Door};
@@ -129,7 +129,7 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
     let former = args.former_key_file.as_deref();
     let master = MasterKey::load_both(&args.key_file, former, create_key)?;
     let mut keys = Keys::load(master, &pool, &clock).await?;
-    keys.authority = keys.authority.lasting(SignedDuration::from_hours(
+    keys.authorities = keys.authorities.lasting(SignedDuration::from_hours(
         args.agent_certificate_hours.into(),
     ));
     let app = App {
@@ -195,8 +195,8 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     tracing::info!(listen = %public.local_addr()?, agent_listen = %agents.local_addr()?, "serving");
     // Before the first reconcile pass, because the database may be an older copy.
     muster_server::tasks::marks::compare(&app).await?;
-    let acceptor =
-        tls::acceptor(&app.keys.authority).context("certify this server for its agents")?;
+    let agent_tls = AgentTls::open(Arc::clone(&app.keys));
+    let agent_tls = agent_tls.context("certify this server for its agents")?;
     let mut tasks = JoinSet::new();
     let door = match certificate {
         Some(certificate) => {
@@ -217,7 +217,7 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     ));
     tasks.spawn(listener::serve(
         agents,
-        Door::Agents(acceptor),
+        Door::Agents(agent_tls),
         muster_server::http::agent::router(app.clone()),
         shares.agents,
         cancel.clone(),

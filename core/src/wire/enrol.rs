@@ -9,7 +9,7 @@ use crate::ids::AgentId;
 use crate::values::{Digest, Secret};
 
 /// DNS name in the server's certificate, for every server address. Agents check this name and trust
-/// a single authority.
+/// a single authority, or two during a rotation.
 pub const SERVER_NAME: &str = "agents.muster.internal";
 
 /// Number of hex digits of the checksum at the end of a token.
@@ -42,7 +42,8 @@ pub struct Issued {
     pub site: String,
     /// X.509, PEM.
     pub certificate: String,
-    /// Certificate (PEM) of the authority for agent certificates and the server's certificate.
+    /// Certificate (PEM) of the authority that has signed the certificate. During a rotation the
+    /// server may show a certificate of another authority.
     pub authority: String,
     /// Validity by the server's clock. Decisions about validity use the server's clock.
     pub not_before: Timestamp,
@@ -54,6 +55,25 @@ impl Issued {
     pub fn renew_at(&self) -> Timestamp {
         self.not_before + self.not_after.duration_since(self.not_before) / 2
     }
+}
+
+/// Most authorities at a time: the present one, and the successor during a rotation.
+const AUTHORITIES: usize = 2;
+
+/// Writes the SHA-256 of the certificates of authorities: `sha256:…,sha256:…`, the one that
+/// certifies the server first.
+pub fn write_authorities(authorities: &[Digest]) -> String {
+    let words: Vec<String> = authorities.iter().map(Digest::to_string).collect();
+    words.join(",")
+}
+
+/// Reads a list of [`write_authorities`]. Returns `None` for an empty list, a longer list and other
+/// texts.
+pub fn read_authorities(text: &str) -> Option<Vec<Digest>> {
+    let words = text.split(',').take(AUTHORITIES + 1);
+    let read = words.map(|word| word.parse::<Digest>().ok());
+    let read: Vec<Digest> = read.collect::<Option<_>>()?;
+    (read.len() <= AUTHORITIES).then_some(read)
 }
 
 /// Returns the SHA-256 of the authority's certificate, contained in an enrolment token:
@@ -88,6 +108,25 @@ mod tests {
             &format!("{token}0"),
         ] {
             assert_eq!(authority_of(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_list_has_one_authority_or_two() {
+        let [a, b, c] = ["a", "b", "c"].map(|name| Digest::of(name.as_bytes()));
+        for list in [vec![a], vec![b, a]] {
+            assert_eq!(read_authorities(&write_authorities(&list)), Some(list));
+        }
+        let long = write_authorities(&[a, b, c]);
+        for bad in [
+            "",
+            ",",
+            "sha256:",
+            &format!("{a},"),
+            &format!("{a}, {b}"),
+            &long,
+        ] {
+            assert_eq!(read_authorities(bad), None, "{bad}");
         }
     }
 

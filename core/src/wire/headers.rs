@@ -19,6 +19,11 @@ pub const SERVED_AT: &str = "muster-served-at";
 pub const ANSWERED_AT: &str = "muster-answered-at";
 /// Header of every call: the time of the agent's machine, in milliseconds since the epoch.
 pub const CLOCK: &str = "muster-clock";
+/// Header of every response: the valid authorities of agents' certificates, as of
+/// [`write_authorities`](super::enrol::write_authorities). The agent stores the list, and trusts
+/// exactly these. Header of a call: the stored list. An agent or a server of the previous version
+/// ignores the header.
+pub const AUTHORITIES: &str = "muster-authorities";
 /// Header of an outcome: the offset of the node's clock from the server's in milliseconds, positive
 /// for a clock that is ahead. Absent where muster-node did not work on the node. A server of the
 /// previous version ignores the header.

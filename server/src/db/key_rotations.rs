@@ -1,4 +1,4 @@
-//! Rotations of the server's keys, and the master keys that each running server holds.
+//! Rotations of the server's keys, and the keys that each running server holds.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -21,6 +21,8 @@ pub struct HolderRow {
     pub host: String,
     /// Ids of the held master keys.
     pub keys: Vec<String>,
+    /// Ids of the accepted authorities of agents. Empty: a server of the version before.
+    pub authorities: Vec<String>,
     pub seen_at: jiff_sqlx::Timestamp,
 }
 
@@ -80,19 +82,20 @@ pub async fn delete(conn: &mut PgConnection, key: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Records the master keys of a running server.
+/// Records the keys of a running server.
 pub async fn report_holder(
     conn: &mut PgConnection,
     replica: Uuid,
     holder: &HolderRow,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "INSERT INTO key_holders (replica, host, keys, seen_at) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (replica) DO UPDATE SET host = $2, keys = $3, seen_at = $4",
+        "INSERT INTO key_holders (replica, host, keys, seen_at, authorities) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (replica) DO UPDATE SET host = $2, keys = $3, seen_at = $4, authorities = $5",
         replica,
         holder.host,
         &holder.keys[..],
         holder.seen_at as _,
+        &holder.authorities[..],
     )
     .execute(conn)
     .await?;
@@ -106,7 +109,7 @@ pub async fn list_holders(
 ) -> Result<Vec<HolderRow>, Error> {
     Ok(sqlx::query_as!(
         HolderRow,
-        "SELECT host, keys, seen_at FROM key_holders WHERE seen_at >= $1 ORDER BY host, replica LIMIT 1000",
+        "SELECT host, keys, seen_at, authorities FROM key_holders WHERE seen_at >= $1 ORDER BY host, replica LIMIT 1000",
         since.to_sqlx() as _,
     )
     .fetch_all(conn)

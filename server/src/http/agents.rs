@@ -132,7 +132,9 @@ async fn enrol_agent(
     writing::once(&app, &actor, idempotency, &request, async |conn| {
         let site = find_site(conn, &site).await?;
         let now = app.clock.now();
-        let minted = tokens::mint_agent(app.keys.authority.digest());
+        let authorities = app.keys.open_authorities(conn).await;
+        let authority = authorities.map_err(Error::internal)?.current;
+        let minted = tokens::mint_agent(authority.digest());
         let (name, until) = (request.name.as_str(), now + TOKEN_LASTS);
         let id = db::enrolments::insert(conn, site.id, name, &minted.hash, now, until).await?;
         let summary = format!("agent {} enrolled for {}", request.name, site.name);
@@ -143,12 +145,11 @@ async fn enrol_agent(
             .find(|row| row.id == id);
         let agent =
             render_agent(row.ok_or_else(|| Error::NotFound(format!("agent {}", request.name)))?);
-        let authority = app.keys.authority.pem().to_owned();
         let enrolled = EnrolledAgent {
             agent,
             token: minted.secret,
             token_expires_at: until,
-            authority,
+            authority: authority.pem().to_owned(),
         };
         Ok(Effect::Secret(
             Answer::ok(&enrolled)?.status(StatusCode::CREATED),

@@ -1,6 +1,6 @@
-//! The certificate authority trusted by server and agents, to the exclusion of all others. The
-//! authority certifies the server for the agents' listener, and each agent for a site. The key is
-//! stored sealed in the database and is the same for all replicas.
+//! The certificate authority trusted by server and agents, to the exclusion of all others but its
+//! successor. The authority certifies the server for the agents' listener, and each agent for a
+//! site. The key is stored sealed in the database and is the same for all replicas.
 
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -30,12 +30,15 @@ pub const EARLIER: SignedDuration = SignedDuration::from_mins(1);
 /// Longest certificate request accepted, in bytes. An honest request is shorter.
 const LONGEST_REQUEST: usize = 4096;
 
-/// The authority of one installation.
+/// The common name of the first authority. A successor has a number behind the name.
+const NAME: &str = "Muster agents' authority";
+
+/// An authority of one installation.
 pub struct Authority {
     certificate: CertificateDer<'static>,
     pem: String,
     issuer: Issuer<'static, KeyPair>,
-    lasts: SignedDuration,
+    subject: Digest,
 }
 
 /// The agent and site named by a certificate, the certificate's key and validity.
@@ -45,6 +48,8 @@ pub struct Certified {
     pub site: ObjectId,
     /// The digest that identifies the key, as of [`Requested::digest`].
     pub key: Digest,
+    /// The digest of the name of the certificate's authority, as of [`Authority::subject`].
+    pub issuer: Digest,
     pub not_before: Timestamp,
     pub not_after: Timestamp,
 }
@@ -96,8 +101,22 @@ impl Authority {
     ///
     /// When the system has no randomness.
     pub fn make() -> anyhow::Result<String> {
+        Self::make_named(NAME)
+    }
+
+    /// Makes the successor of an authority. The name differs in each rotation, so a certificate
+    /// names its authority.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Authority::make`].
+    pub fn make_next() -> anyhow::Result<String> {
+        Self::make_named(&format!("{NAME} {:016x}", rand::random::<u64>()))
+    }
+
+    fn make_named(name: &str) -> anyhow::Result<String> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
-        let mut params = named("Muster agents' authority");
+        let mut params = named(name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let certificate = params.self_signed(&key)?;
@@ -121,17 +140,13 @@ impl Authority {
             .and_then(|at| sealed.get(at..))
             .unwrap_or_default()
             .to_owned();
+        let subject = subject_of(&certificate)?;
         Ok(Self {
             certificate,
             pem,
             issuer,
-            lasts: LASTS,
+            subject,
         })
-    }
-
-    /// Returns the same authority with another lifetime for agents' certificates.
-    pub fn lasting(self, lasts: SignedDuration) -> Self {
-        Self { lasts, ..self }
     }
 
     /// Returns the authority's certificate.
@@ -150,6 +165,16 @@ impl Authority {
         Digest::of(&self.certificate)
     }
 
+    /// Returns the id in events and reports: the first 16 hex digits of the digest.
+    pub fn id(&self) -> String {
+        self.digest().hex()[..16].to_owned()
+    }
+
+    /// Returns the digest of the authority's name. Certificates of the authority contain the name.
+    pub fn subject(&self) -> Digest {
+        self.subject
+    }
+
     /// Certifies an agent's key for a site.
     ///
     /// # Errors
@@ -161,10 +186,11 @@ impl Authority {
         agent: AgentId,
         site: ObjectId,
         now: Timestamp,
+        lasts: SignedDuration,
     ) -> anyhow::Result<Certificate> {
         // Certificates have a resolution of whole seconds.
         let not_before = Timestamp::from_second((now - EARLIER).as_second())?;
-        let not_after = Timestamp::from_second((now + self.lasts).as_second())?;
+        let not_after = Timestamp::from_second((now + lasts).as_second())?;
         let mut params = named(&format!("agent {agent}"));
         let epoch = date_time_ymd(1970, 1, 1);
         params.not_before = epoch + Duration::from_secs(not_before.as_second().try_into()?);
@@ -227,9 +253,16 @@ pub fn read(certificate: &CertificateDer<'_>) -> anyhow::Result<Certified> {
         site: ObjectId(Uuid::from_str(ids.0)?),
         agent: AgentId(Uuid::from_str(ids.1)?),
         key: Digest::of(certificate.public_key().raw),
+        issuer: Digest::of(certificate.issuer().as_raw()),
         not_before: Timestamp::from_second(validity.not_before.timestamp())?,
         not_after: Timestamp::from_second(validity.not_after.timestamp())?,
     })
+}
+
+fn subject_of(certificate: &CertificateDer<'_>) -> anyhow::Result<Digest> {
+    let (_, certificate) =
+        X509Certificate::from_der(certificate).map_err(|error| anyhow!("{error}"))?;
+    Ok(Digest::of(certificate.subject().as_raw()))
 }
 
 /// Returns parameters for a certificate without a purpose, valid for all times. The serial number
@@ -254,9 +287,8 @@ mod tests {
 
     #[test]
     fn a_certificate_says_whose_it_is_and_until_when() {
-        let authority = Authority::open(&Authority::make().unwrap())
-            .unwrap()
-            .lasting(SignedDuration::from_hours(2));
+        let authority = Authority::open(&Authority::make().unwrap()).unwrap();
+        let lasts = SignedDuration::from_hours(2);
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
         let request = CertificateParams::default()
             .serialize_request(&key)
@@ -266,7 +298,9 @@ mod tests {
         let (agent, site) = (AgentId::new(), ObjectId::new());
         let now: Timestamp = "2026-01-05T08:00:00.123Z".parse().unwrap();
         let requested = Requested::read(&request).unwrap();
-        let issued = authority.certify(&requested, agent, site, now).unwrap();
+        let issued = authority
+            .certify(&requested, agent, site, now, lasts)
+            .unwrap();
         let said = read(&CertificateDer::from_pem_slice(issued.pem.as_bytes()).unwrap()).unwrap();
         let [from, to] =
             ["2026-01-05T07:59:00Z", "2026-01-05T10:00:00Z"].map(|at| at.parse().unwrap());
@@ -276,6 +310,7 @@ mod tests {
                 agent,
                 site,
                 key: requested.digest(),
+                issuer: authority.subject(),
                 not_before: from,
                 not_after: to
             }
@@ -286,6 +321,15 @@ mod tests {
         );
         assert!(read(authority.certificate()).is_err());
         assert!(!authority.pem().contains("PRIVATE"));
+    }
+
+    #[test]
+    fn each_successor_has_a_name_of_its_own() {
+        let open = |made: anyhow::Result<String>| Authority::open(&made.unwrap()).unwrap();
+        let first = open(Authority::make()).subject();
+        let [second, third] = [(); 2].map(|()| open(Authority::make_next()).subject());
+        assert!(first != second && first != third && second != third);
+        assert_eq!(open(Authority::make()).subject(), first);
     }
 
     #[test]

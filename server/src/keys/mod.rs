@@ -2,10 +2,11 @@
 //! (envelope encryption). The signing keys are for permits, SSH user certificates, agents'
 //! certificates and tokens. A missing or wrong master key fails closed.
 
+pub mod authorities; // The authorities held by a running server
 pub mod authority; // Certificates of agents
 mod marks; // Seals over the events that agents remember
 mod master; // The master key, outside of the database
-pub mod rings; // The SSH user CA and the permit key, with their successors
+pub mod rings; // Keys of the database with their successors
 mod rows; // Seals over the rows that decide rights
 mod seeds; // The server's own keys as stored
 pub mod ssh; // SSH user certificates of orders
@@ -25,6 +26,7 @@ use muster_core::clock::Clock;
 use russh::keys::ssh_key::PrivateKey;
 use sqlx::{PgConnection, PgPool};
 
+use self::authorities::Authorities;
 use self::authority::Authority;
 use self::seeds::seed;
 use crate::db;
@@ -32,8 +34,8 @@ use crate::db;
 /// All keys used by a replica.
 pub struct Keys {
     pub master: MasterKey,
-    /// The certificate authority for agents, and for the server certificate presented to agents.
-    pub authority: Authority,
+    /// The certificate authorities for agents, and for the server certificate presented to agents.
+    pub authorities: Authorities,
     /// The keys for verifying tokens.
     pub tokens: TokenKeys,
 }
@@ -54,17 +56,13 @@ impl Keys {
         }
         let authority = master.seal(&place("agent_ca"), Authority::make()?.as_bytes())?;
         db::keys::insert_if_absent(&mut conn, "agent_ca", &authority, clock.now()).await?;
-        let authority = master.open(
-            &place("agent_ca"),
-            &db::keys::get(&mut conn, "agent_ca").await?,
-        )?;
-        let authority = Authority::open(std::str::from_utf8(&authority)?)?;
+        let authorities = rings::open_authorities(&master, &mut conn).await?;
         rings::open_user_cas(&master, &mut conn).await?;
         rings::open_permits(&master, &mut conn).await?;
         let tokens = TokenKeys::open(&master, &mut conn, clock.now()).await?;
         Ok(Self {
             master,
-            authority,
+            authorities: Authorities::new(authorities),
             tokens,
         })
     }
@@ -83,6 +81,17 @@ impl Keys {
     /// As of [`Keys::open_user_cas`].
     pub async fn open_permits(&self, conn: &mut PgConnection) -> anyhow::Result<Ring<SigningKey>> {
         rings::open_permits(&self.master, conn).await
+    }
+
+    /// Opens the authorities of agents' certificates.
+    ///
+    /// # Errors
+    /// As of [`Keys::open_user_cas`].
+    pub async fn open_authorities(
+        &self,
+        conn: &mut PgConnection,
+    ) -> anyhow::Result<Ring<Authority>> {
+        rings::open_authorities(&self.master, conn).await
     }
 }
 

@@ -1,5 +1,5 @@
-//! The SSH user CA and the permit key, each with a successor during a rotation. The keys are read
-//! at each use, so that every server knows of a rotation at once.
+//! The SSH user CA, the permit key and the authority of agents, each with a successor during a
+//! rotation. The keys are read at each use, so that every server knows of a rotation at once.
 
 use anyhow::Context as _;
 use base64::Engine as _;
@@ -12,8 +12,9 @@ use russh::keys::ssh_key::PrivateKey;
 use russh::keys::ssh_key::private::Ed25519Keypair;
 use sqlx::PgConnection;
 
+use super::authority::Authority;
 use super::master::MasterKey;
-use super::seeds::{place, seed};
+use super::seeds::place;
 use crate::db;
 
 /// A key of the server with rotations by two acts.
@@ -21,6 +22,8 @@ use crate::db;
 pub enum RingKey {
     UserCa,
     Permit,
+    /// The authority of agents' certificates.
+    AgentCa,
 }
 
 impl RingKey {
@@ -29,6 +32,7 @@ impl RingKey {
         match self {
             Self::UserCa => "ssh_user_ca",
             Self::Permit => "permit",
+            Self::AgentCa => "agent_ca",
         }
     }
 
@@ -36,12 +40,14 @@ impl RingKey {
         match self {
             Self::UserCa => "ssh_user_ca_next",
             Self::Permit => "permit_next",
+            Self::AgentCa => "agent_ca_next",
         }
     }
 }
 
 /// A key, and the successor during a rotation. Permits are signed by the present key until the end
-/// of the rotation, because every live image trusts the present key.
+/// of the rotation, because every live image trusts the present key. The present authority of
+/// agents certifies the server until the end, because every agent trusts the present authority.
 pub struct Ring<K> {
     pub current: K,
     pub next: Option<K>,
@@ -72,6 +78,36 @@ impl Ring<SigningKey> {
         self.next
             .as_ref()
             .map(|next| write_further(&encode_public(next)))
+    }
+}
+
+impl Ring<Authority> {
+    fn list(&self) -> impl Iterator<Item = &Authority> {
+        std::iter::once(&self.current).chain(&self.next)
+    }
+
+    /// Returns the digests of the certificates, the present authority first.
+    pub fn digests(&self) -> Vec<Digest> {
+        self.list().map(Authority::digest).collect()
+    }
+
+    /// Returns the ids, the present authority first.
+    pub fn ids(&self) -> Vec<String> {
+        self.list().map(Authority::id).collect()
+    }
+
+    /// Whether a certificate of the authority with this name is accepted.
+    pub fn admits(&self, issuer: Digest) -> bool {
+        self.list().any(|authority| authority.subject() == issuer)
+    }
+}
+
+impl Ring<Vec<u8>> {
+    fn open<K>(&self, open: impl Fn(&[u8]) -> anyhow::Result<K>) -> anyhow::Result<Ring<K>> {
+        Ok(Ring {
+            current: open(&self.current)?,
+            next: self.next.as_deref().map(open).transpose()?,
+        })
     }
 }
 
@@ -121,15 +157,19 @@ async fn read(
     master: &MasterKey,
     conn: &mut PgConnection,
     key: RingKey,
-) -> anyhow::Result<Ring<[u8; 32]>> {
+) -> anyhow::Result<Ring<Vec<u8>>> {
     // The successor first: an end between the two reads shows the new key twice.
     let next = db::keys::find(conn, key.next_name()).await?;
     let current = db::keys::get(conn, key.name()).await?;
-    let open = |sealed| seed(master, &sealed, key.next_name());
+    let open = |sealed| master.open(&place(key.next_name()), &sealed);
     Ok(Ring {
-        current: seed(master, &current, key.name())?,
+        current: master.open(&place(key.name()), &current)?,
         next: next.map(open).transpose()?,
     })
+}
+
+fn seed(bytes: &[u8]) -> anyhow::Result<[u8; 32]> {
+    <[u8; 32]>::try_from(bytes).context("a key has the wrong length")
 }
 
 /// Opens the SSH user CAs.
@@ -141,11 +181,7 @@ pub async fn open_user_cas(
     conn: &mut PgConnection,
 ) -> anyhow::Result<Ring<PrivateKey>> {
     let ring = read(master, conn, RingKey::UserCa).await?;
-    let open = |seed: [u8; 32]| PrivateKey::from(Ed25519Keypair::from_seed(&seed));
-    Ok(Ring {
-        current: open(ring.current),
-        next: ring.next.map(open),
-    })
+    ring.open(|bytes| Ok(PrivateKey::from(Ed25519Keypair::from_seed(&seed(bytes)?))))
 }
 
 /// Opens the permit keys.
@@ -157,11 +193,23 @@ pub async fn open_permits(
     conn: &mut PgConnection,
 ) -> anyhow::Result<Ring<SigningKey>> {
     let ring = read(master, conn, RingKey::Permit).await?;
-    let open = |seed: [u8; 32]| SigningKey::from_bytes(&seed);
-    Ok(Ring {
-        current: open(ring.current),
-        next: ring.next.map(open),
-    })
+    ring.open(|bytes| Ok(SigningKey::from_bytes(&seed(bytes)?)))
+}
+
+/// Opens the authorities of agents' certificates.
+///
+/// # Errors
+/// As of [`open_user_cas`].
+pub async fn open_authorities(
+    master: &MasterKey,
+    conn: &mut PgConnection,
+) -> anyhow::Result<Ring<Authority>> {
+    let ring = read(master, conn, RingKey::AgentCa).await?;
+    let ring = ring.open(|bytes| Authority::open(std::str::from_utf8(bytes)?))?;
+    let Ring { current, next } = ring;
+    // A key read twice is a single key.
+    let next = next.filter(|next| next.digest() != current.digest());
+    Ok(Ring { current, next })
 }
 
 /// The ids of a key and its successor.
@@ -181,7 +229,11 @@ pub async fn make_next(
     key: RingKey,
     now: Timestamp,
 ) -> anyhow::Result<RingIds> {
-    let sealed = master.seal(&place(key.next_name()), &rand::random::<[u8; 32]>())?;
+    let made = match key {
+        RingKey::UserCa | RingKey::Permit => rand::random::<[u8; 32]>().to_vec(),
+        RingKey::AgentCa => Authority::make_next()?.into_bytes(),
+    };
+    let sealed = master.seal(&place(key.next_name()), &made)?;
     db::keys::set(conn, key.next_name(), &sealed, now).await?;
     let missing = "the new key is missing";
     match key {
@@ -197,6 +249,13 @@ pub async fn make_next(
             Ok(RingIds {
                 former: permit_id(&ring.current),
                 next: permit_id(&ring.next.context(missing)?),
+            })
+        }
+        RingKey::AgentCa => {
+            let ring = open_authorities(master, conn).await?;
+            Ok(RingIds {
+                former: ring.current.id(),
+                next: ring.next.context(missing)?.id(),
             })
         }
     }

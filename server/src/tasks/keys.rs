@@ -1,5 +1,5 @@
-//! Follows a rotation of the master key, and reports the held keys. The begin of a rotation changes
-//! the sealing key of all servers within a second.
+//! Follows the rotations of the master key and of the authority of agents, and reports the held
+//! keys. The begin of a rotation changes the keys of all servers within a second.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
         if problem != failed && !problem.is_empty() {
             tracing::error!(
                 error = problem,
-                "the master keys of this server cannot be compared with the database's"
+                "the keys of this server cannot be compared with the database's"
             );
         }
         failed = problem;
@@ -61,7 +61,8 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     }
 }
 
-/// Seals by the key of the database, and reports the held keys.
+/// Seals by the key of the database, accepts the authorities of the database, and reports the held
+/// keys.
 ///
 /// # Errors
 ///
@@ -69,12 +70,16 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
 pub async fn follow(app: &App, replica: &mut Replica) -> anyhow::Result<()> {
     let mut conn = app.pool.acquire().await?;
     let now = app.clock.now();
+    let opened = app.keys.open_authorities(&mut conn).await;
+    let changed = opened.map(|ring| app.keys.authorities.take(ring));
     let due = |at: Timestamp| now.duration_since(at).abs() >= REPORTED;
-    if replica.reported.is_none_or(due) {
+    if replica.reported.is_none_or(due) || matches!(changed, Ok(true)) {
         report(&mut conn, app, replica, now).await?;
         replica.reported = Some(now);
     }
-    follow_master(&app.keys.master, &mut conn).await
+    follow_master(&app.keys.master, &mut conn).await?;
+    changed?;
+    Ok(())
 }
 
 async fn report(
@@ -86,6 +91,7 @@ async fn report(
     let holder = HolderRow {
         host: replica.host.clone(),
         keys: app.keys.master.ids(),
+        authorities: app.keys.authorities.now().ids(),
         seen_at: now.to_sqlx(),
     };
     db::key_rotations::report_holder(conn, replica.id, &holder).await?;

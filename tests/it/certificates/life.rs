@@ -115,8 +115,8 @@ async fn every_replica_accepts_a_certificate_until_the_agent_is_removed() {
     let there = Host::at(host.dir, &other_door, &host.token);
     there.hello().await.unwrap();
     assert_eq!(
-        other.app.keys.authority.digest(),
-        server.app.keys.authority.digest()
+        other.app.keys.authorities.now().digests(),
+        server.app.keys.authorities.now().digests()
     );
     admin
         .header("if-match", "*")

@@ -5,6 +5,7 @@ mod elsewhere; // Calls by an agent of a different site
 mod enrolment; // The token, the first contact, kept secrets
 mod life; // Renewal, expiry, removal, names of removed agents
 mod renewals; // Copied identities, and lost answers
+mod rotation; // Another authority
 mod routes; // Every route of the listener, closed to strangers
 
 use std::sync::Arc;

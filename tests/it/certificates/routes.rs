@@ -143,7 +143,7 @@ async fn no_route_of_the_listener_is_open_to_whom_it_is_not_for() {
     // The host knows the server, and shows a certificate of a foreign authority.
     let keep = Keep::at(far.dir.path()).unwrap();
     let mut kept = keep.read().unwrap().unwrap();
-    kept.authority = world.server.app.keys.authority.digest();
+    kept.authority = world.server.app.keys.authorities.now().current.digest();
     keep.write(&kept).unwrap();
     let foreign = Host::at(far.dir, &door, &far.token);
     for (method, path, body) in ROUTES {

@@ -12,7 +12,7 @@ use muster_core::clock::Clock;
 use muster_core::values::Secret;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::calls::Hello;
-use muster_server::http::agent::tls;
+use muster_server::http::agent::tls::AgentTls;
 use muster_server::http::listener::files::{self, Shares};
 use muster_server::http::listener::places::Share;
 use muster_server::http::listener::{self, Bounds, Door};
@@ -471,7 +471,7 @@ async fn a_listener_that_stops_answers_requests_under_way() {
     let doors = [
         (Door::Plain, muster_server::router::router(app.clone())),
         (
-            Door::Agents(tls::acceptor(&app.keys.authority).unwrap()),
+            Door::Agents(AgentTls::open(Arc::clone(&app.keys)).unwrap()),
             muster_server::http::agent::router(app.clone()),
         ),
     ];

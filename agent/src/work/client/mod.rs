@@ -1,6 +1,7 @@
 //! A typed client for the agent API of the server. The agent calls and the server answers. The
 //! client makes no decisions.
 
+pub mod authorities; // The authorities of the server's certificate
 pub mod error; // Errors of calls, and which may be retried
 pub mod leased; // Leased jobs, and orders that cannot be read
 pub mod server; // The calls of one agent process
@@ -16,7 +17,7 @@ use muster_core::wire::REQUEST;
 use muster_core::wire::calls::{Hello, Welcome};
 use muster_core::wire::enrol::{Enrol, Issued, Renew};
 use muster_core::wire::headers::{
-    ANSWERED_AT, CLOCK, HEARD, HEARD_SEAL, MARK, MARK_SEAL, SERVED_AT,
+    ANSWERED_AT, AUTHORITIES, CLOCK, HEARD, HEARD_SEAL, MARK, MARK_SEAL, SERVED_AT,
 };
 use muster_core::wire::orders;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -24,6 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use self::authorities::Authorities;
 use self::error::{CallError, accept, invalid, lost, read_body};
 use super::marks::Marks;
 use crate::blobs::BlobSource;
@@ -53,6 +55,7 @@ pub struct Client {
     /// URL of the server without a trailing slash.
     server_url: String,
     marks: Arc<Marks>,
+    authorities: Arc<Authorities>,
     contact: Contact,
     clock: Clock,
 }
@@ -110,9 +113,15 @@ impl Client {
             http: Arc::new(RwLock::new(http)),
             server_url,
             marks,
+            authorities: Arc::default(),
             contact,
             clock,
         })
+    }
+
+    /// Returns the authorities of the server's certificate.
+    pub fn authorities(&self) -> &Authorities {
+        &self.authorities
     }
 
     /// Replaces the certificate for all new calls. Running calls finish with the old certificate.
@@ -249,6 +258,9 @@ impl Client {
         if let Some(answered) = self.contact.served_at() {
             request = request.header(ANSWERED_AT, answered);
         }
+        if let Some(stored) = self.authorities.shown() {
+            request = request.header(AUTHORITIES, stored);
+        }
         request = request.header(CLOCK, self.clock.own().as_millisecond());
         request = request.header(orders::ORDERS, orders::said());
         for Note { name, value } in notes {
@@ -262,7 +274,11 @@ impl Client {
         }
         let served_at = told(SERVED_AT).and_then(|text| text.parse().ok());
         let prompt = asked.elapsed() < PROMPT;
+        let valid = told(AUTHORITIES).map(str::to_owned);
         let answer = accept(answer).await?;
+        if let Some(valid) = valid {
+            self.authorities.hear(&valid);
+        }
         let bytes = read_body(answer, ANSWER_BYTES).await?;
         self.contact.heard(asked, served_at);
         if let Some(time) = served_at

@@ -17,6 +17,10 @@ pub struct Kept {
     pub token: Digest,
     /// The SHA-256 of the certificate of the authority.
     pub authority: Digest,
+    /// The SHA-256 of the certificate of the successor during a rotation. An agent of the previous
+    /// version ignores the member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_authority: Option<Digest>,
     /// The private key in PKCS#8, PEM.
     pub key: Secret,
     /// The private key of a renewal without an answer. The next request uses the same key: the
@@ -39,10 +43,28 @@ impl Kept {
         }
     }
 
+    /// Returns the trusted authorities.
+    pub fn authorities(&self) -> Vec<Digest> {
+        let first = std::iter::once(self.authority);
+        first.chain(self.next_authority).collect()
+    }
+
+    /// Returns the identity with other trusted authorities. An empty list changes nothing.
+    pub fn trusting(self, authorities: &[Digest]) -> Self {
+        match authorities {
+            [] => self,
+            [authority, others @ ..] => Self {
+                authority: *authority,
+                next_authority: others.first().copied(),
+                ..self
+            },
+        }
+    }
+
     /// Whether the previous identity belongs to another installation.
     pub fn is_elsewhere(&self) -> bool {
         let before = self.before.as_ref();
-        before.is_some_and(|before| before.authority != self.authority)
+        before.is_some_and(|before| !before.authorities().contains(&self.authority))
     }
 
     /// Returns the identity for a token.
@@ -131,6 +153,7 @@ mod tests {
         let kept = Kept {
             token: of("t"),
             authority: of("a"),
+            next_authority: None,
             key: Secret::new("private"),
             next_key: None,
             issued: None,
@@ -156,6 +179,33 @@ mod tests {
     }
 
     #[test]
+    fn the_file_of_the_previous_version_trusts_one_authority() {
+        let dir = tempfile::tempdir().unwrap();
+        let keep = Keep::at(dir.path()).unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|text| Digest::of(text.as_bytes()));
+        let text =
+            format!(r#"{{"token":"{a}","authority":"{a}","key":"k","issued":null,"before":null}}"#);
+        let mut file = private::create_file(&dir.path().join("identity.json")).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let kept = keep.read().unwrap().unwrap();
+        assert_eq!(kept.authorities(), [a]);
+
+        let both = kept.trusting(&[a, b]);
+        keep.write(&both).unwrap();
+        assert_eq!(keep.read().unwrap().unwrap().authorities(), [a, b]);
+        assert_eq!(both.clone().trusting(&[]).authorities(), [a, b]);
+        assert_eq!(both.clone().trusting(&[b]).authorities(), [b]);
+        // A token with the successor is of the same installation.
+        let begun = |authority| Kept {
+            authority,
+            before: Some(Box::new(both.clone())),
+            ..both.clone()
+        };
+        assert!(!begun(a).is_elsewhere() && !begun(b).is_elsewhere());
+        assert!(begun(c).is_elsewhere());
+    }
+
+    #[test]
     fn a_token_that_leads_nowhere_costs_no_certificate() {
         let of = |text: &str| Digest::of(text.as_bytes());
         let (from, to) = (
@@ -173,6 +223,7 @@ mod tests {
         let good = Kept {
             token: of("1"),
             authority: of("a"),
+            next_authority: None,
             key: Secret::new("k"),
             next_key: None,
             issued: Some(issued),

@@ -1,9 +1,9 @@
 //! The identity of an agent on the server: a private key, created locally and never sent, and its
 //! certificate. The first certificate is issued for an enrolment token. Each later certificate is
-//! issued for the previous certificate, at half of the lifetime.
+//! issued for the previous certificate, at half of the lifetime or in a rotation of the authority.
 
 pub mod keep; // The identity on disk
-mod tls; // Trust in a single authority
+mod tls; // Trust in the authorities of the server
 
 use std::io;
 use std::path::Path;
@@ -74,6 +74,7 @@ impl Identity {
                 let kept = Kept {
                     token: digest,
                     authority,
+                    next_authority: None,
                     key,
                     next_key: None,
                     issued: None,
@@ -119,7 +120,29 @@ impl Identity {
             .issued
             .as_ref()
             .map(|issued| issued.certificate.as_str());
-        tls::config(kept.authority, kept.key.reveal(), certificate).map_err(|error| broken(&error))
+        tls::config(kept.authorities(), kept.key.reveal(), certificate)
+            .map_err(|error| broken(&error))
+    }
+
+    /// Stores the authorities that the server has told, and trusts exactly these from now on. The
+    /// client then shows the stored list to the server. Returns whether the list has a new
+    /// authority.
+    ///
+    /// # Errors
+    /// When the list cannot be stored; the former list then stays in use.
+    pub fn follow_authorities(&self, client: &Client) -> Result<bool, CallError> {
+        let kept = self.now();
+        let (stored, told) = (kept.authorities(), client.authorities().told());
+        let is_new = told.iter().any(|authority| !stored.contains(authority));
+        if !told.is_empty() && told != stored {
+            // Before the list is shown: the server may end the former authority afterwards.
+            self.set(kept.trusting(&told))
+                .map_err(|error| broken(&error))?;
+            client.show(self.tls()?)?;
+            tracing::info!(authorities = ?told, "authorities of the server stored");
+        }
+        client.authorities().show(&self.now().authorities());
+        Ok(is_new)
     }
 
     /// Requests the first certificate, if none is stored. Repeating the call is harmless.
@@ -190,19 +213,40 @@ impl Identity {
         Ok(key)
     }
 
-    /// Renews the certificate at half of the lifetime, as long as the future runs. `clock` follows
-    /// the time of the server.
+    /// Whether the certificate is of the former authority, while a successor is trusted.
+    fn is_of_former(&self) -> bool {
+        let kept = self.now();
+        let signer = kept
+            .issued
+            .and_then(|issued| tls::digest_of(&issued.authority));
+        kept.next_authority
+            .zip(signer)
+            .is_some_and(|(next, signer)| next != signer)
+    }
+
+    /// Renews the certificate at half of the lifetime, as long as the future runs. A new authority
+    /// is followed at once, with a renewal. `clock` follows the time of the server.
     pub async fn keep_renewed(self: Arc<Self>, client: Client, clock: Clock) {
         let mut backoff = Backoff::new(LONGEST_PAUSE);
+        let mut told = client.authorities().subscribe();
         loop {
+            told.mark_unchanged();
+            if let Err(error) = self.follow_authorities(&client) {
+                tracing::warn!(%error, "authorities of the server not stored; retrying; check the disk");
+            }
             let Some(issued) = self.issued() else { return };
             let left = Duration::try_from(issued.renew_at().duration_since(clock.now()))
                 .unwrap_or_default();
-            if !left.is_zero() {
-                tokio::time::sleep(left.min(LOOK)).await;
+            if !left.is_zero() && !self.is_of_former() {
+                // The client holds the sender, so a wait ends by a change alone.
+                tokio::time::timeout(left.min(LOOK), told.changed())
+                    .await
+                    .ok();
                 continue;
             }
             match self.renew(&client).await {
+                // The server signs by the successor once all servers accept the successor.
+                Ok(()) if self.is_of_former() => backoff.pause().await,
                 Ok(()) => backoff.reset(),
                 Err(error) => {
                     let (until, own, served) = (issued.not_after, clock.own(), clock.now());

@@ -1,6 +1,7 @@
 //! TLS to the server. The client trusts a single authority, by the SHA-256 of its certificate, and
-//! the server certificates of this authority. The address of the server and the local clock are not
-//! checked, because the certificate has no end date.
+//! the server certificates of the authority. During a rotation the client also trusts the
+//! successor. The address of the server and the local clock are not checked, because the
+//! certificate has no end date.
 
 use std::sync::Arc;
 
@@ -15,17 +16,17 @@ use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
 use crate::pinned::{self, Judge, Shown};
 
-/// Trust in a single authority, by the digest of its certificate.
+/// Trust in authorities, by the digests of their certificates.
 #[derive(Debug)]
-struct Authority(Digest);
+struct Authorities(Vec<Digest>);
 
-/// Returns a configuration trusting a single authority. Shows the certificate, if present.
+/// Returns a configuration trusting the given authorities alone. Shows the certificate, if present.
 pub(super) fn config(
-    authority: Digest,
+    authorities: Vec<Digest>,
     key: &str,
     certificate: Option<&str>,
 ) -> anyhow::Result<ClientConfig> {
-    let builder = pinned::client(Arc::new(Authority(authority)), &[&TLS13])?;
+    let builder = pinned::client(Arc::new(Authorities(authorities)), &[&TLS13])?;
     Ok(match certificate {
         Some(certificate) => {
             let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes())?];
@@ -35,14 +36,19 @@ pub(super) fn config(
     })
 }
 
-impl Judge for Authority {
+/// Returns the digest of a certificate in PEM. `None`: the text is no certificate.
+pub(super) fn digest_of(pem: &str) -> Option<Digest> {
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+    Some(Digest::of(&certificate))
+}
+
+impl Judge for Authorities {
     fn judge(&self, shown: &Shown<'_>) -> Result<(), Error> {
         let authority = shown
             .others
             .iter()
-            .find(|certificate| Digest::of(certificate) == self.0);
-        let stranger =
-            "not the server that this agent was enrolled at: its authority is another one";
+            .find(|certificate| self.0.contains(&Digest::of(certificate)));
+        let stranger = "not the server that this agent was enrolled at: its authority is another one; after a rotation that the agent missed, enrol the agent again";
         let authority = authority.ok_or_else(|| Error::General(stranger.into()))?;
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone().into_owned())?;

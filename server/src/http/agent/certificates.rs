@@ -8,7 +8,7 @@ use serde_json::json;
 use sqlx::PgConnection;
 
 use super::renewals::{self, ShownKey};
-use super::{Agent, refusals};
+use super::{Agent, authorities, refusals};
 use crate::app::App;
 use crate::auth::tokens;
 use crate::db;
@@ -68,6 +68,7 @@ pub(super) async fn enrol(
         return Err(refused);
     }
     db::enrolments::use_token(&mut tx, agent.id, &key.digest().0).await?;
+    db::agent_authorities::forget(&mut tx, agent.id).await?;
     let issued = issue_certificate(&mut tx, &app, &agent, None, &key, now).await?;
     if agent.token_key.is_none() {
         let summary = format!(
@@ -103,7 +104,7 @@ pub(super) async fn renew(
         tx.commit().await?;
         return Err(refused);
     }
-    let issued = issue_certificate(&mut tx, &app, &row, Some(shown), &key, now).await?;
+    let issued = issue_certificate(&mut tx, &app, &row, Some(&agent), &key, now).await?;
     let summary = format!(
         "agent {} of {} renewed its certificate, until {:.0}",
         row.name, row.site_name, issued.not_after
@@ -165,13 +166,14 @@ async fn issue_certificate(
     conn: &mut PgConnection,
     app: &App,
     agent: &EnrolRow,
-    shown: Option<ShownKey>,
+    caller: Option<&Agent>,
     key: &Requested,
     now: Timestamp,
 ) -> Result<Issued, Error> {
-    let authority = &app.keys.authority;
+    let authority = authorities::choose(app, conn, caller, now).await?;
+    let lasts = app.keys.authorities.lasts();
     let made = authority
-        .certify(key, agent.id, agent.site, now)
+        .certify(key, agent.id, agent.site, now, lasts)
         .map_err(Error::internal)?;
     let Certificate {
         pem,
@@ -181,7 +183,7 @@ async fn issue_certificate(
     let newest = key.digest();
     let keys = CertifiedKeys {
         newest: &newest.0,
-        shown: shown.as_ref().map(|shown| &shown.key.0[..]),
+        shown: caller.map(|caller| &caller.peer.key.0[..]),
     };
     db::enrolments::set_certified(conn, agent.id, keys, not_before, not_after).await?;
     Ok(Issued {

@@ -11,7 +11,8 @@ use http::HeaderValue;
 use http::request::Parts;
 use muster_api::agents::AgentRefusal;
 use muster_core::ids::EventId;
-use muster_core::wire::headers::{HEARD, HEARD_SEAL, MARK, MARK_SEAL, SERVED_AT};
+use muster_core::wire::enrol::write_authorities;
+use muster_core::wire::headers::{AUTHORITIES, HEARD, HEARD_SEAL, MARK, MARK_SEAL, SERVED_AT};
 use serde_json::json;
 use sqlx::PgConnection;
 
@@ -153,7 +154,8 @@ pub(super) fn read_mark(parts: &Parts) -> Result<Option<Heard>, Error> {
     }))
 }
 
-/// Gives each request an empty mark. Adds the mark, its seal and the server's time to the answer.
+/// Gives each request an empty mark. Adds the mark, its seal, the valid authorities and the time of
+/// the server to the answer.
 pub(super) async fn carry_mark(
     State(app): State<App>,
     mut request: Request,
@@ -170,6 +172,10 @@ pub(super) async fn carry_mark(
                 response.headers_mut().insert(name, value);
             }
         }
+    }
+    let valid = write_authorities(&app.keys.authorities.now().digests());
+    if let Ok(value) = HeaderValue::from_str(&valid) {
+        response.headers_mut().insert(AUTHORITIES, value);
     }
     response
         .headers_mut()

@@ -2,6 +2,7 @@
 //! needs the agent's certificate. Every call after hello carries the agent's epoch, and an older
 //! epoch is rejected.
 
+mod authorities; // Authorities of certificates in a rotation
 mod blobs; // Blobs by digest
 mod certificates; // The first certificate, and each renewal
 mod clocks; // The clock of an agent's machine
@@ -28,6 +29,7 @@ use axum::{Router, middleware};
 use http::request::Parts;
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{AgentId, EventId, ObjectId};
+use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::calls::{Hello, SITE_LEASE_S, Welcome};
 use muster_core::wire::headers::{ANSWERED_AT, CLOCK};
@@ -109,6 +111,8 @@ pub struct Agent {
     pub site_name: String,
     /// The certificate of the call.
     peer: Certified,
+    /// The authorities that the agent has stored.
+    trusts: Vec<Digest>,
     /// The epoch of the agent's current process.
     epoch: i64,
     /// The lease of the agent's site, as read at the begin of the call.
@@ -125,7 +129,7 @@ impl FromRequestParts<App> for Agent {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         let arrived = app.clock.now();
-        let peer = find_peer(parts, arrived)?;
+        let peer = find_peer(parts, app, arrived)?;
         let mut conn = app.pool.acquire().await?;
         let heard = marks::read_mark(parts)?;
         let event = heard.as_ref().map(|heard| heard.event);
@@ -169,6 +173,7 @@ impl FromRequestParts<App> for Agent {
             site,
             site_name,
             peer,
+            trusts: authorities::read(parts),
             epoch,
             lease,
             last_seen,
@@ -179,7 +184,7 @@ impl FromRequestParts<App> for Agent {
 }
 
 /// Returns the certificate of a call, if the certificate is valid now.
-fn find_peer(parts: &Parts, arrived: Timestamp) -> Result<Certified, Error> {
+fn find_peer(parts: &Parts, app: &App, arrived: Timestamp) -> Result<Certified, Error> {
     let peer = parts
         .extensions
         .get::<ConnectInfo<Peer>>()
@@ -190,6 +195,13 @@ fn find_peer(parts: &Parts, arrived: Timestamp) -> Result<Certified, Error> {
             "The call came without a client certificate.",
         )
     })?;
+    // A connection from before the end of a rotation.
+    if !app.keys.authorities.now().admits(peer.issuer) {
+        return Err(not_admitted(
+            "certificate_former",
+            "The certificate is of an authority that a rotation has ended.",
+        ));
+    }
     if peer.not_after <= arrived {
         let what = format!(
             "The certificate ended at {:.0}; the server's time is {arrived:.0}.",
@@ -350,6 +362,7 @@ async fn hello(
         );
         return Err(Error::conflict("protocol_mismatch", detail));
     }
+    authorities::record(&app, &agent).await?;
     let mut tx = app.pool.begin().await?;
     let now = app.clock.now();
     let before = db::agents::lock_epoch(&mut tx, agent.id)

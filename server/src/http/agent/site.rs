@@ -17,7 +17,7 @@ use serde::Deserialize;
 use sqlx::PgConnection;
 
 use super::jobs::declared_orders;
-use super::{Agent, Standing};
+use super::{Agent, Standing, authorities};
 use crate::app::App;
 use crate::db;
 use crate::document;
@@ -34,6 +34,7 @@ pub(super) async fn poll(
     headers: HeaderMap,
     Json(request): Json<SitePoll>,
 ) -> Result<Json<SiteConfig>, Error> {
+    authorities::record(&app, &agent).await?;
     let deadline =
         tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
     let reads = reads_site(declared_orders(&headers));

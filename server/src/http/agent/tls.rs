@@ -1,8 +1,9 @@
 //! The TLS of the agents' listener: version 1.3 only. The installation's own authority certifies
 //! the server and the agents. An agent without a certificate may connect to enrol. The handshake
-//! identifies the certificate, and each call checks for revocation.
+//! identifies the certificate, and each call checks for revocation. During a rotation, agents show
+//! certificates of both authorities, and the server shows a certificate of the former one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,7 +17,9 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
+use crate::keys::Keys;
 use crate::keys::authority::{self, Authority, Certified};
+use crate::keys::rings::Ring;
 
 /// The certificate of a connection; `None` for a connection without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +36,60 @@ impl Peer {
     }
 }
 
-/// Builds the acceptor of TLS handshakes for the agents' listener.
-///
-/// # Errors
-/// When the server cannot be certified.
-pub fn acceptor(authority: &Authority) -> anyhow::Result<TlsAcceptor> {
-    Ok(TlsAcceptor::from(Arc::new(config(authority)?)))
+/// The settings of new connections: always for the authorities that the server holds.
+pub struct AgentTls {
+    keys: Arc<Keys>,
+    held: Mutex<Held>,
 }
 
-fn config(authority: &Authority) -> anyhow::Result<ServerConfig> {
+/// The authorities and their settings.
+struct Held {
+    ring: Arc<Ring<Authority>>,
+    acceptor: TlsAcceptor,
+}
+
+impl Held {
+    fn of(ring: Arc<Ring<Authority>>) -> anyhow::Result<Self> {
+        let acceptor = TlsAcceptor::from(Arc::new(config(&ring)?));
+        Ok(Self { ring, acceptor })
+    }
+}
+
+impl AgentTls {
+    /// Certifies this server for agents.
+    ///
+    /// # Errors
+    /// When the server cannot be certified.
+    pub fn open(keys: Arc<Keys>) -> anyhow::Result<Arc<Self>> {
+        let held = Mutex::new(Held::of(keys.authorities.now())?);
+        Ok(Arc::new(Self { keys, held }))
+    }
+
+    /// Returns the acceptor of the next handshake.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        let ring = self.keys.authorities.now();
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&held.ring, &ring) {
+            match Held::of(ring) {
+                Ok(changed) => *held = changed,
+                Err(error) => tracing::error!(
+                    error = format!("{error:#}"),
+                    "the changed authority of agents is not in use; the former one stays"
+                ),
+            }
+        }
+        held.acceptor.clone()
+    }
+}
+
+fn config(ring: &Ring<Authority>) -> anyhow::Result<ServerConfig> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let (chain, key) = authority.certify_server()?;
+    let (chain, key) = ring.current.certify_server()?;
     let mut roots = RootCertStore::empty();
-    roots.add(authority.certificate().clone())?;
+    roots.add(ring.current.certificate().clone())?;
+    if let Some(next) = &ring.next {
+        roots.add(next.certificate().clone())?;
+    }
     let inner = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
     let inner = inner
         .allow_unauthenticated()

@@ -87,8 +87,9 @@ async fn serve_protocol(
             let pace = Arc::new(Pace::new(place, shared.bounds, false));
             serve(stream, ConnectInfo(peer), shared, pace, end).await
         }
-        Door::Agents(acceptor) => {
-            let Some(stream) = shake_hands(acceptor, stream, shared, &mut end).await? else {
+        Door::Agents(tls) => {
+            let acceptor = tls.acceptor();
+            let Some(stream) = shake_hands(&acceptor, stream, shared, &mut end).await? else {
                 return Ok(());
             };
             let certified = Peer::of(stream.get_ref().1);

@@ -23,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use self::places::{Places, Share};
+use super::agent::tls::AgentTls;
 use super::front::Front;
 use super::source::Source;
 
@@ -69,7 +70,7 @@ pub enum Door {
     /// Plain HTTP. Requests carry the peer's address as `ConnectInfo<SocketAddr>`.
     Plain,
     /// TLS for agents. Requests carry the certificate as `ConnectInfo<Peer>`.
-    Agents(TlsAcceptor),
+    Agents(Arc<AgentTls>),
     /// TLS for people and programs, with HTTP/2 where the client offers it. Requests carry the
     /// peer's address as `ConnectInfo<SocketAddr>`.
     People(TlsAcceptor),

@@ -4,4 +4,4 @@
 pub mod events; // The act, and its events
 pub mod master; // The master key
 pub mod report; // Ages of keys, and holders of former keys
-pub mod signing; // The SSH user CA and the permit key
+pub mod signing; // The SSH user CA, the permit key and the authority of agents

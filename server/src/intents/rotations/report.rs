@@ -98,18 +98,22 @@ pub async fn list_rotations(
     for (key, command) in [
         (RingKey::UserCa, "rotate-ssh-ca"),
         (RingKey::Permit, "rotate-permit"),
+        (RingKey::AgentCa, "rotate-agent-ca"),
     ] {
         let Some(row) = db::key_rotations::find(conn, key.name()).await? else {
             continue;
         };
+        let servers = signing::list_servers_without(conn, key, &row.next, now).await?;
+        let servers = servers.iter().map(|host| format!("the server on {host}"));
         let holders = signing::list_holders(conn, key, &row.next).await?;
+        let holders = holders.into_iter().map(|holder| holder.need);
         found.push(RotationReport {
             key: key.name(),
             command,
             former: row.former,
             next: row.next,
             begun_at: row.begun_at.to_jiff(),
-            needs: holders.into_iter().map(|holder| holder.need).collect(),
+            needs: servers.chain(holders).collect(),
         });
     }
     Ok(found)

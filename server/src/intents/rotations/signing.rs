@@ -1,13 +1,16 @@
-//! The rotations of the SSH user CA and of the permit key. The begin stores the new key beside the
-//! former key. Agents, live images and nodes take the new key in the course of their work. Each
-//! rotation and its end is a single transaction.
+//! The rotations of the SSH user CA, of the permit key and of the authority of agents. The begin
+//! stores the new key beside the former key. Agents, live images and nodes take the new key in the
+//! course of their work. Each rotation and its end is a single transaction.
 
 use anyhow::{bail, ensure};
+use jiff::Timestamp;
 use sqlx::PgConnection;
 
 use super::events::{Act, tell};
+use super::master::SILENT;
 use crate::db;
-use crate::db::key_rotations::NewRotation;
+use crate::db::agent_authorities::FormerRow;
+use crate::db::key_rotations::{HolderRow, NewRotation};
 use crate::db::taken_keys::LackingRow;
 use crate::keys::rings::{RingKey, make_next, promote_next};
 use crate::keys::{MasterKey, follow_master};
@@ -27,7 +30,8 @@ pub struct Holder {
 /// Makes a new key valid beside the former key. `false`: the rotation had begun before.
 ///
 /// # Errors
-/// When the database fails, or the master key did not seal the keys.
+/// When the database fails, the master key did not seal the keys, or a running server is of the
+/// version before and knows of one authority.
 pub async fn begin(
     conn: &mut PgConnection,
     master: &MasterKey,
@@ -39,6 +43,7 @@ pub async fn begin(
     if db::key_rotations::find(conn, key.name()).await?.is_some() {
         return Ok(false);
     }
+    prepare(conn, key, act.now).await?;
     let ids = make_next(master, conn, key, act.now).await?;
     let rotation = NewRotation {
         key: key.name(),
@@ -59,8 +64,8 @@ pub async fn begin(
 /// Ends the former key. `forgotten`: names of agents and nodes that lose the server's access.
 ///
 /// # Errors
-/// When no rotation is under way, another holder needs the former key, or a forgotten name is of no
-/// holder.
+/// When no rotation is under way, another holder needs the former key, a running server lacks the
+/// new key, or a forgotten name is of no holder.
 pub async fn finish(
     conn: &mut PgConnection,
     master: &MasterKey,
@@ -76,6 +81,13 @@ pub async fn finish(
             key.name()
         );
     };
+    let lacking = list_servers_without(conn, key, &row.next, act.now).await?;
+    ensure!(
+        lacking.is_empty(),
+        "these servers run without the new key: {}; upgrade them, or repeat the command in {} s",
+        lacking.join(", "),
+        SILENT.as_secs()
+    );
     let holders = list_holders(conn, key, &row.next).await?;
     for name in forgotten {
         ensure!(
@@ -131,6 +143,10 @@ pub async fn list_holders(
             db::taken_keys::list_agents_without_permit(conn, next).await?,
             Vec::new(),
         ),
+        RingKey::AgentCa => {
+            let rows = db::agent_authorities::list_former(conn, next).await?;
+            return Ok(rows.into_iter().map(describe_former).collect());
+        }
     };
     let live = db::taken_keys::list_live_before(conn).await?;
     let agents = agents
@@ -147,6 +163,68 @@ pub async fn list_holders(
         .into_iter()
         .map(|row| describe(row, "the node", "converge the node"));
     Ok(agents.chain(live).chain(installed).collect())
+}
+
+/// Lists the running servers that lack a new key. A server reads the keys of SSH and of permits at
+/// each use, and holds the authorities of agents in memory.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_servers_without(
+    conn: &mut PgConnection,
+    key: RingKey,
+    next: &str,
+    now: Timestamp,
+) -> anyhow::Result<Vec<String>> {
+    match key {
+        RingKey::UserCa | RingKey::Permit => Ok(Vec::new()),
+        RingKey::AgentCa => {
+            let running = list_running(conn, now).await?.into_iter();
+            let lacking = running.filter(|row| !row.authorities.iter().any(|id| id == next));
+            Ok(lacking.map(|row| row.host).collect())
+        }
+    }
+}
+
+async fn list_running(conn: &mut PgConnection, now: Timestamp) -> anyhow::Result<Vec<HolderRow>> {
+    Ok(db::key_rotations::list_holders(conn, now - SILENT).await?)
+}
+
+/// Forgets the last rotation of the authority of agents, once every running server can accept two
+/// authorities.
+async fn prepare(conn: &mut PgConnection, key: RingKey, now: Timestamp) -> anyhow::Result<()> {
+    match key {
+        RingKey::UserCa | RingKey::Permit => return Ok(()),
+        RingKey::AgentCa => {}
+    }
+    let running = list_running(conn, now).await?.into_iter();
+    let old = running.filter(|row| row.authorities.is_empty());
+    let old: Vec<String> = old.map(|row| row.host).collect();
+    ensure!(
+        old.is_empty(),
+        "these servers are of the version before, and accept one authority: {}; upgrade each, and wait {} s after the last stop",
+        old.join(", "),
+        SILENT.as_secs()
+    );
+    Ok(db::agent_authorities::forget_all(conn).await?)
+}
+
+fn describe_former(row: FormerRow) -> Holder {
+    let FormerRow {
+        name,
+        site,
+        called,
+        trusted,
+    } = row;
+    let remedy = match (called, trusted) {
+        (false, _) => "no call since the begin: start the agent",
+        (true, false) => "upgrade the agent, or read its log: the new authority is not stored",
+        (true, true) => "new authority stored: the next renewal brings the certificate",
+    };
+    Holder {
+        need: format!("the agent {name} of {site} ({remedy})"),
+        name,
+    }
 }
 
 fn describe(row: LackingRow, kind: &str, remedy: &str) -> Holder {
