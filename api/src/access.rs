@@ -32,7 +32,7 @@ words! {
 
 /// Every verb, with the roles holding the verb: `r` release owner, `o` operator, `u` automation,
 /// `v` viewer. The administrator role holds every verb. docs/access.md shows this table in words.
-pub const VERBS: [(&str, &str); 75] = [
+pub const VERBS: [(&str, &str); 76] = [
     ("fleet.read", "rouv"),
     ("node.console", "rou"),
     ("node.evidence", "rou"),
@@ -84,6 +84,7 @@ pub const VERBS: [(&str, &str); 75] = [
     ("token.create", "o"),
     ("token.revoke", ""),
     ("audit.read", ""),
+    ("record.hold", ""),
     ("credential.use", "rou"),
     ("site.write", ""),
     ("rack.write", "ou"),

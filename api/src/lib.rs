@@ -18,6 +18,7 @@ pub mod events; // The append-only event history
 pub mod filters; // The filter grammar of lists
 pub mod gate_runs; // Runs of a suite on a node
 pub mod hardware_profiles; // Required hardware of a server model
+pub mod holds; // Records of nodes kept at any age
 pub mod images; // OS disk images
 pub mod kind; // Kinds, with their names in paths and documents
 pub mod maintenance_windows; // Times at which rollouts may take nodes

@@ -8,6 +8,7 @@ import subprocess
 import machine
 from lists import prepared
 
+# `bench/run --events COUNT retention` sets the number.
 EVENTS = int(os.environ.get("BENCH_EVENTS", 10_000_000))
 OLD, BATCH, PAUSE_MS = EVENTS // 12, 1_000_000, 100
 NOTES = ["Each of the old events is in a sealed segment; a segment is exported to a file, synced, and removed in one transaction. A turn of a writer is a transaction with one event, "
@@ -45,7 +46,7 @@ def measure():
         raise SystemExit(f"{measured['removed']} of {OLD} events were removed")
     beside, alone = measured["beside"], measured["alone"]
     rows = [
-        {"what": "events, and removed", "value": f"{EVENTS:,}, {measured['removed']:,} in {measured['seconds']:.0f} s"},
+        {"what": "events, and removed", "value": f"{EVENTS:,}, {measured['removed']:,} in {measured['seconds']:.1f} s"},
         *({"what": f"a writer's turn {name}", "value": f"p50 {of['p50']:.1f} ms, p99 {of['p99']:.1f} ms, longest {of['longest']:.1f} ms, {of['turns']:,} turns"}
           for name, of in (("beside the removal", beside), ("without a removal", alone))),
     ]

@@ -411,7 +411,7 @@ fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
         "object_in_use" => ("in_use", "Something else refers to it; remove that first."),
         "node_held" => (
             "held",
-            "The node's records are under a legal hold; `muster admin release-records` ends the hold.",
+            "The node's records are under a legal hold; `muster node release-records` ends the hold.",
         ),
         "nodes_serial_key" => ("serial_taken", "Another node has this serial."),
         "nodes_smbios_uuid_key" => ("uuid_taken", "Another node has this SMBIOS UUID."),

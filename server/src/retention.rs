@@ -13,6 +13,8 @@ pub struct Retention {
     /// Logs of ended jobs.
     pub job_logs_days: u32,
     pub consoles_days: u32,
+    /// Blobs of the server since the end of their last use.
+    pub unused_blobs_days: u32,
 }
 
 impl Retention {
@@ -23,6 +25,7 @@ impl Retention {
         facts_days: 400,
         job_logs_days: 90,
         consoles_days: 90,
+        unused_blobs_days: 30,
     };
 }
 

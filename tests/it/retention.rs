@@ -3,12 +3,13 @@
 use jiff::SignedDuration;
 use muster_api::tokens::Role;
 use muster_core::ids::{AgentId, EventId, NodeId, ObjectId};
+use muster_core::wire::pair::PairWay;
 use muster_core::wire::result::JobResult;
 use muster_server::audit::{self, Copies, Fault, Report};
 use muster_server::db;
 use muster_server::db::events::NewEvent;
 use muster_server::tasks;
-use muster_server::tasks::retention::{records, segments};
+use muster_server::tasks::retention::{pairs, records, segments};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -56,16 +57,21 @@ async fn declare_nodes(admin: &Caller, count: u8) {
     }
 }
 
+/// A passed gate with evidence.
+fn gate_result() -> Value {
+    let evidence = json!({ "argv": ["cat"], "exit": 0, "stdout": "raw text", "stderr": "", "versions": { "cat": "9.1" },
+        "kernel_log": "raw text" });
+    let measured = json!({ "metric": "gpu.count", "entity": "", "value": 8.0, "op": "==", "limit": 8.0, "unit": "count", "verdict": "pass" });
+    json!({ "gate": "node.profile", "title": "Profile", "stage": "node", "required": true, "verdict": "pass", "reason": "8 of 8",
+        "measured": [measured], "started_at": "2026-01-05T08:00:00Z", "duration_ms": 1, "evidence": evidence })
+}
+
 /// Stores old records of the nodes n1 and n2. Each node has five gate runs: two old passes of two
 /// versions, an old failure, a failure of the day before the removal, and an old failure of another
 /// suite. Each node also has an old failed job.
 async fn store_records(server: &Server) {
-    let evidence = json!({ "argv": ["cat"], "exit": 0, "stdout": "raw text", "stderr": "", "versions": { "cat": "9.1" },
-        "kernel_log": "raw text" });
-    let measured = json!({ "metric": "gpu.count", "entity": "", "value": 8.0, "op": "==", "limit": 8.0, "unit": "count", "verdict": "pass" });
-    let result = json!({ "gate": "node.profile", "title": "Profile", "stage": "node", "required": true, "verdict": "pass", "reason": "8 of 8",
-        "measured": [measured], "started_at": "2026-01-05T08:00:00Z", "duration_ms": 1, "evidence": evidence });
-    let job = json!({ "kind": "gated", "results": [result], "fingerprint": fleet::digest("f") });
+    let job =
+        json!({ "kind": "gated", "results": [gate_result()], "fingerprint": fleet::digest("f") });
     sqlx::query(
         "INSERT INTO jobs (id, node_id, site_id, visit, step, kind, epoch, state, attempt, not_before, timeout_s, created_at, finished_at, result)
          SELECT ('00000000-0000-0000-000' || k || '-00000000000' || right(n.name, 1))::uuid, n.id, n.site_id, 90 + k, 'gates', 'gates', 0,
@@ -186,6 +192,90 @@ async fn a_node_under_a_legal_hold_is_not_deleted() {
     removal.delete("/v1/nodes/n1").await.expect(204);
     let refused = removal.delete("/v1/nodes/n2").await;
     assert_eq!(refused.problem().1, "held", "{}", refused.text);
+}
+
+/// Stores four runs of pairs of the nodes n1 to n4: an old run, a run with passes only, a run with
+/// a failure, and the newest run. Each run measures n1 with n2 and n3 with n4. The node n1 has a
+/// further pair job, of a removed pool.
+async fn store_pairs(server: &Server) {
+    for statement in [
+        "INSERT INTO operations (id, kind, state, actor, created_at, finished_at)
+         SELECT ('00000000-0000-0000-0001-00000000000' || k)::uuid, 'run_pairs', 'succeeded', 'ada', now(), now() FROM generate_series(1, 4) k",
+        "INSERT INTO pair_runs (id, pool_id, actor, suite, beyond, begun_at, deadline_at, ended_at, ended)
+         SELECT o.id, p.id, 'ada', '{\"name\": \"pairs\", \"version\": \"1\"}', 0, timestamptz '2026-01-05', now(), timestamptz '2026-01-05', 'done'
+         FROM operations o, objects p WHERE o.kind = 'run_pairs' AND p.kind = 'pool'",
+        "INSERT INTO pair_ends (run_id, name, node_id, position, back_at)
+         SELECT r.id, n.name, n.id, right(n.name, 1)::integer - 1, now() FROM pair_runs r, nodes n",
+    ] {
+        run(server, statement).await;
+    }
+    sqlx::query(
+        "INSERT INTO jobs (id, node_id, site_id, visit, step, kind, epoch, state, attempt, not_before, timeout_s, created_at, finished_at, result)
+         SELECT gen_random_uuid(), a.id, a.site_id, k, 'pair', 'pair', 0, 'succeeded', 1, now(), 60, now(), timestamptz '2026-01-05',
+                jsonb_build_object('kind', 'paired', 'ways', jsonb_build_array(
+                    jsonb_build_object('from', a.id, 'to', b.id, 'results', jsonb_build_array($1::jsonb)),
+                    jsonb_build_object('from', b.id, 'to', a.id, 'results', jsonb_build_array($1::jsonb))))
+         FROM generate_series(1, 5) k, nodes a JOIN nodes b ON right(b.name, 1)::integer = right(a.name, 1)::integer + 1
+         WHERE a.name = 'n1' OR (a.name = 'n3' AND k < 5)",
+    )
+    .bind(gate_result())
+    .execute(&server.app.pool)
+    .await
+    .unwrap();
+    run(
+        server,
+        "INSERT INTO pair_trials (run_id, round, a, b, job_id, verdict, ways, begun_at, finished_at)
+         SELECT r.id, 0, e.position, e.position + 1, j.id, CASE WHEN right(r.id::text, 1) IN ('1', '2') THEN 'pass' ELSE 'fail' END,
+                j.result -> 'ways', now(), timestamptz '2026-01-05'
+         FROM pair_runs r JOIN pair_ends e ON e.run_id = r.id AND e.position IN (0, 2)
+         JOIN jobs j ON j.node_id = e.node_id AND j.kind = 'pair' AND j.visit = right(r.id::text, 1)::bigint",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn old_evidence_of_pairs_goes_and_the_last_pass_and_held_nodes_stay() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare_pool(&admin).await;
+    declare_nodes(&admin, 4).await;
+    store_pairs(&server).await;
+    hold(&server, "n4").await;
+    assert_eq!(pairs::remove(&server.app).await.unwrap(), 0);
+    server.app.clock.advance(DAY * 110);
+    // The old run and the failed run, each without the pair of the held node, and the further job.
+    assert_eq!(pairs::remove(&server.app).await.unwrap(), 3);
+    assert_eq!(pairs::remove(&server.app).await.unwrap(), 0);
+
+    let kept: Vec<String> = sqlx::query_scalar(
+        "SELECT right(run_id::text, 1) || ' ' || a FROM pair_trials WHERE ways::text LIKE '%raw text%' ORDER BY 1",
+    )
+    .fetch_all(&server.app.pool)
+    .await
+    .unwrap();
+    assert_eq!(kept, ["1 2", "2 0", "2 2", "3 2", "4 0", "4 2"]);
+    let raw = "SELECT count(*) FROM jobs WHERE kind = 'pair' AND result::text LIKE '%raw text%'";
+    assert_eq!(count(&server, raw).await, 6);
+    // The rest still are results, with both directions and the measured values.
+    let results: Vec<Value> = sqlx::query_scalar("SELECT result FROM jobs WHERE kind = 'pair'")
+        .fetch_all(&server.app.pool)
+        .await
+        .unwrap();
+    assert_eq!(results.len(), 9);
+    for result in results {
+        assert_eq!(result.to_string().matches("8 of 8").count(), 2);
+        serde_json::from_value::<JobResult>(result).unwrap();
+    }
+    let ways: Vec<Value> = sqlx::query_scalar("SELECT ways FROM pair_trials")
+        .fetch_all(&server.app.pool)
+        .await
+        .unwrap();
+    for ways in ways {
+        assert_eq!(
+            serde_json::from_value::<Vec<PairWay>>(ways).unwrap().len(),
+            2
+        );
+    }
 }
 
 /// Seals the events so far.

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         data_dir: data_dir.into(),
         ipxe_dir: ipxe_dir.into(),
         muster_node: muster_node.into(),
+        blob_bytes: None,
         live_keys: Vec::new(),
         ports: BootPorts::default(),
         clock: Clock::System,

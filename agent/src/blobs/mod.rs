@@ -1,6 +1,7 @@
 //! Content-addressed files: images, kernels, bundles. A served blob is complete and matches the
 //! digest. A lost blob is fetched again.
 
+mod bound; // The size bound, and the uses of blobs
 mod fetch; // A verified download from the server
 mod verify; // Checks cached files against their digests
 
@@ -19,6 +20,8 @@ use tokio::fs::{self, File};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 
+use self::bound::Uses;
+pub use self::bound::{HeldBlob, default_bound};
 pub use self::fetch::{BlobSource, FetchError};
 use self::verify::{Stamp, Verified};
 
@@ -33,6 +36,7 @@ pub struct BlobCache {
     dir: Arc<PathBuf>,
     downloads: Arc<Mutex<HashMap<Digest, Weak<Download>>>>,
     verified: Verified,
+    uses: Uses,
 }
 
 /// A blob, open for reading.
@@ -82,7 +86,26 @@ impl BlobCache {
             dir: Arc::new(dir),
             downloads: Arc::default(),
             verified: Verified::default(),
+            uses: Uses::default(),
         })
+    }
+
+    /// Bounds the size of the cache, in bytes. A download then removes the blobs with the oldest
+    /// use, once the bound has begun.
+    pub fn with_bound(self, most: u64) -> Self {
+        self.uses.set_bound(most);
+        self
+    }
+
+    /// Begins the bound: after the first leases of a starting agent, because the jobs of an earlier
+    /// process hold their blobs then.
+    pub fn begin_bound(&self) {
+        self.uses.begin_bound();
+    }
+
+    /// Keeps a blob in the cache, present or not, until the drop of the result.
+    pub fn hold(&self, digest: Digest) -> HeldBlob {
+        self.uses.hold(digest)
     }
 
     /// Returns the path of a blob in the cache, present or not.
@@ -138,6 +161,7 @@ impl BlobCache {
     async fn find(&self, digest: Digest) -> io::Result<Option<(Blob, Stamp)>> {
         match File::open(self.path(digest)).await {
             Ok(file) => {
+                self.uses.note(digest);
                 let metadata = file.metadata().await?;
                 Ok(Some((
                     Blob {
@@ -178,6 +202,8 @@ impl BlobCache {
         source: &BlobSource,
         progress: impl Fn(Fetched) + Send + Sync,
     ) -> Result<Blob, FetchError> {
+        // No other download removes the blob before the answer.
+        let _held = self.hold(digest);
         if let Some(blob) = self.open(digest).await? {
             return Ok(blob);
         }
@@ -202,6 +228,10 @@ impl BlobCache {
         let mut draft = self.draft().await?;
         fetch::download(&mut draft, digest, source, &told).await?;
         draft.keep(digest, &self.verified).await?;
+        if let Err(error) = self.shrink().await {
+            // The blob is complete, so the job goes on.
+            tracing::warn!(%error, "the blob cache could not be reduced to its bound; check the disk of the agent");
+        }
         self.open(digest)
             .await?
             .ok_or_else(|| io::Error::other("the blob was removed as soon as it was there").into())
@@ -231,6 +261,17 @@ impl BlobCache {
         let digest = draft.digest();
         draft.keep(digest, &self.verified).await?;
         Ok(digest)
+    }
+
+    /// Removes the blobs with the oldest use, until the cache is within its bound.
+    async fn shrink(&self) -> io::Result<()> {
+        let (uses, folder) = (self.uses.clone(), self.dir.join("sha256"));
+        let shrinking = tokio::task::spawn_blocking(move || uses.shrink(&folder));
+        for digest in shrinking.await.map_err(io::Error::other)?? {
+            self.verified.forget(digest);
+            tracing::info!(%digest, "blob removed from the cache, to keep the cache within its bound");
+        }
+        Ok(())
     }
 
     fn download(&self, digest: Digest) -> Arc<Download> {

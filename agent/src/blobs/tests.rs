@@ -296,3 +296,85 @@ async fn a_file_is_read_once_and_again_when_somebody_doubts_it() {
     assert!(bench.cache.open(digest).await.unwrap().is_some());
     assert!(bench.cache.verified.holds(digest, stamp));
 }
+
+/// Fetches a blob of 8 bytes from a server of its own.
+pub(crate) async fn fetch_eight(cache: &BlobCache, content: &[u8; 8]) -> Digest {
+    let bench = bench(content, 0).await;
+    let digest = Digest::of(content);
+    cache.ensure(digest, &bench.source, |_| ()).await.unwrap();
+    digest
+}
+
+#[tokio::test]
+async fn the_cache_keeps_the_latest_used_and_the_held_blobs_within_its_bound() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = BlobCache::at(dir.path()).await.unwrap().with_bound(24);
+    let held = fetch_eight(&cache, b"held by ").await;
+    let old = fetch_eight(&cache, b"oldest  ").await;
+    let used = fetch_eight(&cache, b"used    ").await;
+    let fourth = fetch_eight(&cache, b"fourth  ").await;
+    let is_cached = |digest: Digest| cache.path(digest).exists();
+    // Before the first leases no blob is removed.
+    assert!([held, old, used, fourth].into_iter().all(is_cached));
+
+    cache.begin_bound();
+    let guards = [cache.hold(held), cache.hold(held)];
+    cache.open(old).await.unwrap().unwrap();
+    cache.open(used).await.unwrap().unwrap();
+    let fifth = fetch_eight(&cache, b"fifth   ").await;
+    // The held blob has the oldest use, then the fourth and the reopened ones.
+    assert!([held, used, fifth].into_iter().all(is_cached));
+    assert!(![old, fourth].into_iter().any(is_cached));
+    assert!(cache.open(old).await.unwrap().is_none());
+
+    // Another holder still holds the blob.
+    let [first, second] = guards;
+    drop(first);
+    fetch_eight(&cache, b"sixth   ").await;
+    assert!(is_cached(held));
+    drop(second);
+    fetch_eight(&cache, b"seventh ").await;
+    assert!(!is_cached(held));
+
+    // Held blobs alone may exceed the bound.
+    let small = cache.clone().with_bound(1);
+    let kept = Digest::of(b"eighth  ");
+    let guard = small.hold(kept);
+    fetch_eight(&small, b"eighth  ").await;
+    assert!(is_cached(kept));
+    let files = std::fs::read_dir(dir.path().join("sha256")).unwrap();
+    assert_eq!(files.count(), 1);
+    drop(guard);
+}
+
+#[tokio::test]
+async fn a_restarted_cache_removes_the_files_with_the_oldest_use_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = BlobCache::at(dir.path()).await.unwrap();
+    let mut digests = Vec::new();
+    for (content, minutes) in [(b"newer   ", 10), (b"older   ", 20)] {
+        let digest = cache.put_bytes(content).await.unwrap();
+        let at = SystemTime::now() - Duration::from_secs(60 * minutes);
+        let file = std::fs::File::options()
+            .write(true)
+            .open(cache.path(digest))
+            .unwrap();
+        let times = std::fs::FileTimes::new().set_accessed(at).set_modified(at);
+        file.set_times(times).unwrap();
+        digests.push(digest);
+    }
+    let cache = BlobCache::at(dir.path()).await.unwrap().with_bound(16);
+    cache.begin_bound();
+    fetch_eight(&cache, b"third   ").await;
+    let is_cached = digests.iter().map(|digest| cache.path(*digest).exists());
+    assert_eq!(is_cached.collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn the_default_bound_is_at_most_half_of_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let bound = default_bound(dir.path()).unwrap();
+    let disk = nix::sys::statvfs::statvfs(dir.path()).unwrap();
+    assert!(bound > 0 && bound <= 64 << 30);
+    assert!(bound <= disk.fragment_size() * disk.blocks() / 2);
+}

@@ -1,11 +1,12 @@
 //! The context of a job attempt: the order, the agent, the deadline, and the calls to the server
 //! for permits and acts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_core::ids::PermitId;
+use muster_core::values::Digest;
 use muster_core::wire::calls::ActReply;
 use muster_core::wire::job::{ActRecord, Job};
 use muster_core::wire::members::ClusterMembers;
@@ -19,6 +20,7 @@ use super::client::error::CallError;
 use super::node_time::NodeTime;
 use super::revocation::Revocation;
 use super::voice::Voice;
+use crate::blobs::HeldBlob;
 use crate::watch::Watch;
 
 /// An attempt of a job.
@@ -34,6 +36,8 @@ pub struct JobContext {
     pub voice: Arc<Voice>,
     /// The clock of the node, by the lines of muster-node.
     pub node_time: NodeTime,
+    /// Blobs of the job, kept in the cache until the end of the attempt.
+    held_blobs: Mutex<Vec<HeldBlob>>,
     /// The list of revoked keys in the order, on its way to the node.
     pub revocation: Revocation,
 }
@@ -51,8 +55,19 @@ impl JobContext {
             deadline,
             voice,
             node_time: NodeTime::default(),
+            held_blobs: Mutex::default(),
             revocation: Revocation::default(),
         }
+    }
+
+    /// Keeps a blob in the cache until the end of the attempt.
+    pub fn hold_blob(&self, digest: Digest) {
+        let held = self.agent.blobs.hold(digest);
+        let mut blobs = self
+            .held_blobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        blobs.push(held);
     }
 
     /// Returns the time left for the attempt.

@@ -54,6 +54,7 @@ async fn poll(agent: &Arc<Agent>, running: &mut Running) {
                 let is_empty = leased.jobs.is_empty() && leased.unread.is_empty();
                 if is_empty && wait.is_zero() {
                     agent.boots.end_leases();
+                    agent.blobs.begin_bound();
                     wait = POLL;
                 } else if is_empty && asked.elapsed() < EMPTY_TOO_SOON {
                     backoff.pause().await;

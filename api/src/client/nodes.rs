@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{Client, ClientError, Precondition};
 use crate::gate_runs::GateRun;
+use crate::holds::{HoldRecords, NodeHold};
 use crate::nodes::{
     AdoptNode, Component, ConsoleLog, MatchNode, MoveNode, NodeAction, NodeFacts, NodePlan,
     RenameNode, ReplaceParts, Timeline, Why,
@@ -14,6 +15,7 @@ use crate::operations::Operation;
 use crate::racks::Cabling;
 use crate::recoveries::Recovery;
 use crate::stacks::NodeDrift;
+use crate::tokens::FIRST;
 
 impl Client {
     /// Requests an action of a node: `accept`, `inspect`, `drain`…
@@ -81,6 +83,34 @@ impl Client {
                 .json(body),
         )
         .await
+    }
+
+    /// Puts a node under a legal hold.
+    ///
+    /// # Errors
+    /// 409 for a discovered machine that no person has acted on; see [`ClientError`].
+    pub async fn hold_records(
+        &self,
+        node: &str,
+        body: &HoldRecords,
+    ) -> Result<NodeHold, ClientError> {
+        self.fetch(
+            self.request(Method::POST, &["nodes", node, "hold"])
+                .json(body),
+        )
+        .await
+    }
+
+    /// Ends the legal hold of a node.
+    ///
+    /// # Errors
+    /// 404 for a node without a hold; see [`ClientError`].
+    pub async fn release_records(&self, node: &str, reason: &str) -> Result<(), ClientError> {
+        let request = self
+            .request(Method::DELETE, &["nodes", node, "hold"])
+            .query(&[("reason", reason)]);
+        self.perform(Precondition::Generation(FIRST).apply(request))
+            .await
     }
 
     /// Renames a node.

@@ -63,7 +63,7 @@ async fn measure(app: &App) -> anyhow::Result<serde_json::Value> {
     let (removed, beside) = {
         let stop = CancellationToken::new();
         let mut writers = start_writers(app, &stop);
-        let removed = segments::remove(app).await?;
+        let removed = remove_all(app).await?;
         stop.cancel();
         (removed, collect(&mut writers).await?)
     };
@@ -81,6 +81,17 @@ async fn measure(app: &App) -> anyhow::Result<serde_json::Value> {
     }))
 }
 
+/// Removes all old events. A round of the server's task removes a limited number.
+async fn remove_all(app: &App) -> anyhow::Result<u64> {
+    let mut removed = 0;
+    loop {
+        match segments::remove(app).await? {
+            0 => return Ok(removed),
+            round => removed += round,
+        }
+    }
+}
+
 fn start_writers(app: &App, stop: &CancellationToken) -> JoinSet<anyhow::Result<Vec<Duration>>> {
     let mut writers = JoinSet::new();
     for _ in 0..WRITERS {
@@ -89,10 +100,11 @@ fn start_writers(app: &App, stop: &CancellationToken) -> JoinSet<anyhow::Result<
     writers
 }
 
-/// Writes an event and reads the newest events, again and again. Returns the time of each turn.
+/// Writes an event and reads the newest events, again and again, at least once. Returns the time of
+/// each turn.
 async fn write_events(app: App, stop: CancellationToken) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
-    while !stop.is_cancelled() {
+    loop {
         let began = Instant::now();
         let mut tx = app.pool.begin().await?;
         let event = NewEvent::new(app.clock.now(), "muster", "test", "a turn".to_owned());
@@ -102,9 +114,11 @@ async fn write_events(app: App, stop: CancellationToken) -> anyhow::Result<Vec<D
         db::events::latest(&mut conn, &EventFilter::default(), 100).await?;
         drop(conn);
         times.push(began.elapsed());
+        if stop.is_cancelled() {
+            return Ok(times);
+        }
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(times)
 }
 
 async fn collect(

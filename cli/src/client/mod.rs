@@ -20,6 +20,7 @@ pub(crate) mod exit; // Exit codes
 pub(crate) mod files; // Documents from files
 mod gate_runs; // muster gate_run
 pub(crate) mod grammar; // Nouns and verbs as one command
+mod holds; // muster node hold-records, release-records
 mod kinds; // Nouns for kinds, and their shared verbs
 mod node_requests; // Requested actions on nodes
 mod nodes; // muster node

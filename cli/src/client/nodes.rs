@@ -9,6 +9,7 @@ use muster_core::firmware::BmcInventory;
 use tokio::time::Instant;
 
 use super::exit::{Ended, Exit};
+use super::holds::{self, HoldArgs};
 use super::node_requests::{Act, MaintainArgs};
 use super::output::{clean, duration};
 use super::parts::{self, ReplaceArgs};
@@ -74,6 +75,11 @@ pub(crate) enum NodeVerb {
     Rename(RenameArgs),
     /// Move a node to another rack or unit
     Move(MoveArgs),
+    /// Put a node under a legal hold: records and events of the node stay at any age, and the node
+    /// cannot be deleted
+    HoldRecords(HoldArgs),
+    /// End the legal hold of a node
+    ReleaseRecords(HoldArgs),
 }
 
 /// The node to follow.
@@ -98,6 +104,8 @@ pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()>
         NodeVerb::Match(args) => place::bind(session, args).await,
         NodeVerb::Rename(args) => place::rename(session, args).await,
         NodeVerb::Move(args) => place::shift(session, args).await,
+        NodeVerb::HoldRecords(args) => holds::hold(session, args).await,
+        NodeVerb::ReleaseRecords(args) => holds::release(session, &args).await,
         NodeVerb::Maintain(args) => node_requests::maintain(session, args).await,
         NodeVerb::Why { node } => {
             let why = client.node_why(&node).await?;

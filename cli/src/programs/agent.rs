@@ -57,6 +57,11 @@ pub(crate) struct Loaders {
         value_delimiter = ','
     )]
     pub live_key: Vec<PublicKey>,
+    /// Size of the cache of images and packages, in GiB. The blobs with the oldest use are removed
+    /// first; blobs of running jobs stay. Default: 64, or half of a smaller disk
+    #[arg(long, env = "MUSTER_BLOB_CACHE_GIB", value_name = "GIB",
+        value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub blob_cache_gib: Option<u32>,
 }
 
 /// Runs until cancelled.
@@ -95,6 +100,7 @@ pub(crate) fn options(
         data_dir,
         ipxe_dir: loaders.ipxe_dir.clone(),
         muster_node: loaders.muster_node.clone(),
+        blob_bytes: loaders.blob_cache_gib.map(|gib| u64::from(gib) << 30),
         live_keys: loaders.live_key.clone(),
         ports: BootPorts::default(),
         clock: Clock::System,

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::host::{Act, Host, HostArgs, span, whoami};
 use super::rotations::{self, RotateArgs, RotateMasterArgs};
-use super::{legal_holds, row_seals};
+use super::{legal_holds, row_seals, unused_blobs};
 
 /// Lifetime of a token created here.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 90);
@@ -50,6 +50,10 @@ pub(crate) enum AdminVerb {
     /// Change the key that signs permits. Live images trust the new key after a restart of the
     /// agents and a boot; a second act with --finish ends the former key
     RotatePermit(RotateArgs),
+    /// Change the authority of agents' certificates and of the agents' listener. Running agents
+    /// take the new authority and a new certificate by themselves; a second act with --finish ends
+    /// the former authority
+    RotateAgentCa(RotateArgs),
     /// List the server's keys: age, rotations under way, and the servers, secrets, agents and nodes
     /// that still need a former key
     Keys {
@@ -115,6 +119,14 @@ pub(crate) enum AdminVerb {
         #[command(flatten)]
         host: HostArgs,
     },
+    /// List the stored blobs that no image, stack, site or revision names, with the time of their
+    /// removal. The command changes no file
+    UnusedBlobs {
+        #[command(flatten)]
+        host: HostArgs,
+        #[command(flatten)]
+        blobs: unused_blobs::UnusedArgs,
+    },
     /// Set the password of a local administrator, read from standard input
     Password {
         #[command(flatten)]
@@ -145,6 +157,7 @@ pub(crate) async fn run(verb: AdminVerb) -> anyhow::Result<()> {
         AdminVerb::RotateMaster(args) => rotations::rotate_master(&args).await,
         AdminVerb::RotateSshCa(args) => rotations::rotate_ring(&args, RingKey::UserCa).await,
         AdminVerb::RotatePermit(args) => rotations::rotate_ring(&args, RingKey::Permit).await,
+        AdminVerb::RotateAgentCa(args) => rotations::rotate_ring(&args, RingKey::AgentCa).await,
         AdminVerb::Keys { host } => rotations::list(&host.open().await?).await,
         AdminVerb::ForgetPlainTokens { host } => forget_plain_tokens(&host.open().await?).await,
         AdminVerb::SealRows { host, rows } => row_seals::seal(&host.open().await?, rows).await,
@@ -161,6 +174,9 @@ pub(crate) async fn run(verb: AdminVerb) -> anyhow::Result<()> {
             legal_holds::release(&host.open().await?, &node, reason.trim()).await
         }
         AdminVerb::ListHolds { host } => legal_holds::list(&host.open().await?).await,
+        AdminVerb::UnusedBlobs { host, blobs } => {
+            unused_blobs::list(&host.open().await?, &blobs).await
+        }
         AdminVerb::Password { host, user } => {
             let host = host.open().await?;
             let mut line = String::new();

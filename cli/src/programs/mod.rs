@@ -18,6 +18,7 @@ mod rotations; // Rotations of the server's keys
 mod row_seals; // Seals tokens, people and sessions as they are
 pub(crate) mod server; // Decides
 pub(crate) mod startup; // Errors at the start, with user and remedy
+mod unused_blobs; // Blobs without a use
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;

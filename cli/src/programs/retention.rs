@@ -26,6 +26,18 @@ pub(crate) struct RetentionArgs {
     #[arg(long, env = "MUSTER_KEEP_CONSOLES_DAYS", value_name = "DAYS",
         default_value_t = Retention::DEFAULT.consoles_days, value_parser = clap::value_parser!(u32).range(1..=36500))]
     pub keep_consoles_days: u32,
+    #[command(flatten)]
+    pub unused_blobs: UnusedBlobsArgs,
+}
+
+/// The grace time of unused blobs. The shortest time is longer than any job.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct UnusedBlobsArgs {
+    /// Time for which a stored blob stays after the end of the last use: no image, stack, site or
+    /// revision names the blob, and no client has asked for the blob.
+    #[arg(long, env = "MUSTER_KEEP_UNUSED_BLOBS_DAYS", value_name = "DAYS",
+        default_value_t = Retention::DEFAULT.unused_blobs_days, value_parser = clap::value_parser!(u32).range(7..=36500))]
+    pub keep_unused_blobs_days: u32,
 }
 
 impl RetentionArgs {
@@ -37,6 +49,7 @@ impl RetentionArgs {
             facts_days: self.keep_facts_days,
             job_logs_days: self.keep_job_logs_days,
             consoles_days: self.keep_consoles_days,
+            unused_blobs_days: self.unused_blobs.keep_unused_blobs_days,
         }
     }
 }

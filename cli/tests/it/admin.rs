@@ -53,10 +53,11 @@ fn an_act_on_the_host_needs_the_master_key_and_is_an_event() {
         (&["seal-rows", "--yes"], ""),
         (&["keys"], ""),
     ];
-    let holds: [&[&str]; 3] = [
+    let holds: [&[&str]; 4] = [
         &["hold-records", "--node", "n1", "--reason", "a lawsuit"],
         &["release-records", "--node", "n1", "--reason", "it is over"],
         &["list-holds"],
+        &["unused-blobs"],
     ];
     for (words, input) in acts.into_iter().chain(holds.map(|words| (words, ""))) {
         act(&server, words, "/nonexistent/master.key", input)
@@ -80,6 +81,52 @@ fn an_act_on_the_host_needs_the_master_key_and_is_an_event() {
     ] {
         assert_eq!(told(&server, kind), count, "{kind}");
     }
+}
+
+#[test]
+fn a_rotation_needs_the_master_key_and_two_acts() {
+    let server = Server::start();
+    let key = server.dir.path().join("data/master.key");
+    let key = key.display().to_string();
+    let other = server.dir.path().join("other.key");
+    std::fs::write(&other, [9; 32]).unwrap();
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let other = other.display().to_string();
+    let begin = |verb: &str, key: &str, code: i32| act(&server, &[verb], key, "").expect(code);
+    let end = |words: &[&str], code: i32| act(&server, words, &key, "").expect(code);
+
+    for verb in ["rotate-ssh-ca", "rotate-permit", "rotate-agent-ca"] {
+        begin(verb, "/nonexistent/master.key", 1).says("needs the server's master key");
+        begin(verb, &other, 1).says("was sealed by key");
+        end(&[verb, "--finish"], 1).says("no rotation of");
+        end(&[verb, "--forget", "n1"], 2).says("--finish");
+        begin(verb, &key, 0).says("a new key is valid beside the former key");
+        begin(verb, &key, 0).says("a rotation is under way");
+    }
+    assert_eq!(told(&server, "key.rotation_started"), 3);
+    let keys = end(&["keys"], 0);
+    for name in ["ssh_user_ca", "permit", "agent_ca"] {
+        assert!(keys.out.contains(&format!("{name} is rotated from")));
+    }
+    for verb in ["rotate-ssh-ca", "rotate-permit"] {
+        end(&[verb, "--finish", "--forget", "n7"], 1).says("--forget n7");
+        end(&[verb, "--finish"], 0).says("is ended");
+    }
+    // A server of the version before accepts one authority.
+    psql(
+        &server.database("muster"),
+        "DELETE FROM key_holders; INSERT INTO key_holders VALUES (gen_random_uuid(), 'server-9', '{}', now())",
+    );
+    end(&["rotate-agent-ca", "--finish"], 1).says("server-9");
+    assert_eq!(told(&server, "key.rotated"), 2);
+
+    begin("rotate-master", "/nonexistent/master.key", 1).says("needs the server's master key");
+    begin("rotate-master", &key, 1).says("is the present key");
+    let missing = ["rotate-master", "--new-key-file", "/nonexistent/2.key"];
+    end(&missing, 1).says("--new-key-file");
+    end(&["rotate-master", "--new-key-file", &other], 1).says("server-9");
+    end(&["rotate-master", "--new-key-file", &other, "--finish"], 1)
+        .says("no rotation of the master key");
 }
 
 #[test]
@@ -175,4 +222,35 @@ fn a_legal_hold_names_a_known_node_and_is_an_event() {
     assert_eq!(told(&server, "records.released"), 1);
     let vague = ["hold-records", "--node", "n1", "--reason", " "];
     act(&server, &vague, &key, "").expect(1).says("--reason");
+}
+
+#[test]
+fn unused_blobs_are_listed_and_stay() {
+    let server = Server::start();
+    let data = server.dir.path().join("data");
+    let key = data.join("master.key").display().to_string();
+    let file = server.dir.path().join("firmware.bin");
+    std::fs::write(&file, "unused").unwrap();
+    let file = file.display().to_string();
+    server.muster(&["blob", "put", &file]).expect(0);
+    let nowhere = ["unused-blobs", "--data-dir", "/nonexistent"];
+    act(&server, &nowhere, &key, "")
+        .expect(1)
+        .says("name the data directory of the servers with --data-dir");
+    let data = data.display().to_string();
+    let list = ["unused-blobs", "--data-dir", &data];
+    for _ in 0..2 {
+        act(&server, &list, &key, "")
+            .expect(0)
+            .says("6 bytes, noted by the next round of a server")
+            .says("1 unused blobs, 6 bytes");
+    }
+    psql(
+        &server.database("muster"),
+        "INSERT INTO unused_blobs SELECT digest, timestamptz '2026-01-05 08:00Z' FROM blobs",
+    );
+    let keep = [&list[..], &["--keep-unused-blobs-days", "10"]].concat();
+    act(&server, &keep, &key, "")
+        .expect(0)
+        .says("unused since 2026-01-05T08:00:00Z, removed after 2026-01-15T08:00:00Z");
 }

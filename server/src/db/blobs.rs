@@ -48,3 +48,13 @@ pub async fn insert_found(
     .await?;
     Ok(done.rows_affected() == 1)
 }
+
+/// Returns whether the upload of a blob is recorded.
+pub async fn is_recorded(conn: &mut PgConnection, digest: Digest) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM blobs WHERE digest = $1) AS "recorded!""#,
+        &digest.0,
+    )
+    .fetch_one(conn)
+    .await?)
+}

@@ -288,6 +288,18 @@ pub async fn remove_evidence(conn: &mut PgConnection, jobs: &[Uuid]) -> Result<(
     Ok(())
 }
 
+/// Removes the evidence from the results of ended pair jobs.
+pub async fn remove_pair_evidence(conn: &mut PgConnection, jobs: &[Uuid]) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE jobs SET result = jsonb_set(result, '{ways}', ways_without_evidence(result -> 'ways'))
+         WHERE id = ANY ($1) AND result ->> 'kind' = 'paired' AND result ? 'ways'",
+        jobs,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Fails a leased job because its order cannot be built. `false`: another attempt has the lease by
 /// now.
 pub async fn refuse(

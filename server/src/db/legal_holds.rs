@@ -59,6 +59,17 @@ pub async fn find_node(conn: &mut PgConnection, name: &str) -> Result<Option<Nod
     .await?)
 }
 
+/// Returns the legal hold of a node.
+pub async fn find(conn: &mut PgConnection, node: NodeId) -> Result<Option<HeldRow>, Error> {
+    Ok(sqlx::query_as!(
+        HeldRow,
+        "SELECT n.name AS node, h.reason, h.held_by, h.held_at FROM legal_holds h JOIN nodes n ON n.id = h.node_id WHERE h.node_id = $1",
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
 /// Lists the nodes under a legal hold, by name.
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<HeldRow>, Error> {
     Ok(sqlx::query_as!(

@@ -40,6 +40,9 @@ pub fn router() -> OpenApiRouter<App> {
 }
 
 /// Checks whether a blob is stored.
+///
+/// For a caller with the right to upload blobs, a stored blob stays at least for the grace time of
+/// unused blobs from now on.
 #[utoipa::path(head, path = "/v1/blobs/sha256/{hex}",
     extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
     tag = "blobs", params(("hex", description = "64 hex digits")), responses(
@@ -48,14 +51,16 @@ pub fn router() -> OpenApiRouter<App> {
 ))]
 async fn head_blob(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     Path(hex): Path<String>,
 ) -> Result<Response, Error> {
     let digest = parse(&hex)?;
-    let found = fs::metadata(blob_path(&app, digest)).await;
-    let size = found
-        .map_err(|_| Error::NotFound(format!("blob {digest}")))?
-        .len();
+    // A reader alone must not keep blobs for ever.
+    let found = match actor.need_everywhere("blob.write") {
+        Ok(()) => keep_stored(&app, digest).await?,
+        Err(_) => find_size(&app, digest).await?,
+    };
+    let size = found.ok_or_else(|| Error::NotFound(format!("blob {digest}")))?;
     Ok((
         [(header::CONTENT_LENGTH, HeaderValue::from(size))],
         StatusCode::OK,
@@ -84,13 +89,13 @@ async fn put_blob(
 ) -> Result<Response, Error> {
     let digest = parse(&hex)?;
     let target = blob_path(&app, digest);
-    match fs::metadata(&target).await {
-        Ok(found) => {
-            record(&app, &actor, digest, found.len(), Came::Before).await?;
-            return Ok(StatusCode::NO_CONTENT.into_response());
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(Error::internal(error)),
+    let stored = match dry_run::asked() {
+        true => find_size(&app, digest).await?,
+        false => keep_stored(&app, digest).await?,
+    };
+    if let Some(size) = stored {
+        record(&app, &actor, digest, size, Came::Before).await?;
+        return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let folder = app.blobs.join("sha256");
     fs::create_dir_all(&folder).await.map_err(Error::internal)?;
@@ -113,6 +118,25 @@ async fn put_blob(
     }
     record(&app, &actor, digest, size, Came::Now).await?;
     Ok(StatusCode::CREATED.into_response())
+}
+
+/// Restarts the grace time of a blob, and returns the size of the stored blob. The file is looked
+/// up under the lock, so no removal comes between the answer and the restart.
+async fn keep_stored(app: &App, digest: Digest) -> Result<Option<u64>, Error> {
+    let mut tx = app.pool.begin().await?;
+    db::unused_blobs::keep_blob(&mut tx, digest).await?;
+    let found = find_size(app, digest).await?;
+    tx.commit().await?;
+    Ok(found)
+}
+
+/// Returns the size of a stored blob.
+async fn find_size(app: &App, digest: Digest) -> Result<Option<u64>, Error> {
+    match fs::metadata(blob_path(app, digest)).await {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::internal(error)),
+    }
 }
 
 /// When the bytes of a blob arrived.

@@ -205,6 +205,9 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 24] = [
             "delete_cluster",
             "enrol_agent",
             "remove_agent",
+            "get_node_hold",
+            "hold_records",
+            "release_records",
         ],
     ),
     (
@@ -394,9 +397,10 @@ pub(super) const PAGES: [(&str, Reach, &[&str]); 12] = [
 
 /// Operations and actions answered with 404 although the object in the path exists, with the
 /// reason.
-pub(super) const ABSENT: [(&str, &str); 4] = [
+pub(super) const ABSENT: [(&str, &str); 5] = [
     ("release", "a release is its claim's end"),
     ("get_pair_run", "nothing was measured"),
     ("get_node_drift", "nobody has compared it with a stack"),
     ("get_node_facts", "nobody has looked into it"),
+    ("get_node_hold", "the node is not under a legal hold"),
 ];

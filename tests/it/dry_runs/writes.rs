@@ -54,6 +54,14 @@ fn of_nodes() -> Vec<Write> {
             200,
         ),
         write(
+            "hold_records",
+            "/v1/nodes/n1/hold",
+            json!({ "reason": "case 7" }),
+            201,
+        ),
+        // The path has no query with the reason.
+        write("release_records", "/v1/nodes/n1/hold", Value::Null, 422),
+        write(
             "adopt_node",
             "/v1/nodes/n1/actions/adopt",
             json!({ "pool": "gpu", "credential": "root" }),

@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The refusal of a server that finds an applied migration unknown to the server.
 const NEWER: &str = "was previously applied but is missing in the resolved migrations";
 /// Rows for tables left empty by the simulated fleet.
-const ROWS: [&str; 32] = [
+const ROWS: [&str; 34] = [
     "INSERT INTO sessions SELECT '\\x01', id, now(), now() + interval '1 day' FROM users LIMIT 1",
     "INSERT INTO cautions VALUES (gen_random_uuid(), 'an agent remembers more', now(), now(), 'ada', 'seen')",
     "INSERT INTO caution_witnesses SELECT c.id, gen_random_uuid(), s.id, NULL, NULL, true, now(), gen_random_uuid()
@@ -56,6 +56,7 @@ const ROWS: [&str; 32] = [
     "INSERT INTO access_changes DEFAULT VALUES",
     "INSERT INTO stack_versions SELECT id, 'retention', 'sha256:0' FROM objects WHERE kind = 'suite' LIMIT 1",
     "INSERT INTO event_marks VALUES (gen_random_uuid(), now())",
+    "INSERT INTO unused_blobs VALUES (decode(repeat('03', 32), 'hex'), now())",
     "INSERT INTO legal_holds SELECT id, 'a lawsuit', 'host:ada@db', now() FROM nodes WHERE name = 'n2'",
     "INSERT INTO removed_segments VALUES (1000000, 1000000, 1000000000, 1000000000, 1, decode(repeat('00', 32), 'hex'), decode(repeat('01', 32), 'hex'),
      'events-1.jsonl', decode(repeat('02', 32), 'hex'), false, now())",
@@ -65,6 +66,7 @@ const ROWS: [&str; 32] = [
     "INSERT INTO key_holders VALUES (gen_random_uuid(), 'server-2', ARRAY['next', 'former'], now())",
     "INSERT INTO agent_keys SELECT id, 'next', NULL, now() FROM agents LIMIT 1 ON CONFLICT DO NOTHING",
     "INSERT INTO node_ssh_cas SELECT id, gen_random_uuid(), 'next', 'next', 'ssh-ed25519 AAAA' FROM nodes WHERE name = 'n2'",
+    "INSERT INTO agent_authorities SELECT id, 'next', 'next' FROM agents LIMIT 1",
 ];
 
 /// A replica of the previous version.

@@ -1,6 +1,8 @@
 //! The agents' listener in tests: on a socket by TLS, or in the process. In the process, the
 //! enrolment token of an agent stands for the certificate. The server's program has no such door.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
@@ -16,7 +18,7 @@ use muster_server::app::App;
 use muster_server::auth::tokens;
 use muster_server::error::Error;
 use muster_server::http;
-use muster_server::http::agent::tls::{self, Peer};
+use muster_server::http::agent::tls::{AgentTls, Peer};
 use muster_server::http::listener::files::Shares;
 use muster_server::http::listener::{self, Bounds};
 use muster_server::keys::authority::Certified;
@@ -47,10 +49,12 @@ async fn by_token(State(app): State<App>, mut request: Request, next: Next) -> R
     {
         Ok(found) => {
             let (not_before, not_after) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
+            let issuer = app.keys.authorities.now().current.subject();
             let peer = found.map(|(agent, site)| Certified {
                 agent,
                 site,
                 key,
+                issuer,
                 not_before,
                 not_after,
             });
@@ -87,7 +91,7 @@ impl Door {
         let url = format!("https://{}", socket.local_addr().unwrap());
         let serving = tokio::spawn(listener::serve(
             socket,
-            listener::Door::Agents(tls::acceptor(&app.keys.authority).unwrap()),
+            listener::Door::Agents(AgentTls::open(Arc::clone(&app.keys)).unwrap()),
             routes,
             bounds,
             CancellationToken::new(),
@@ -112,6 +116,7 @@ pub(crate) fn options(door: &Door, token: &str, dir: &std::path::Path) -> AgentO
         data_dir: dir.join("data"),
         ipxe_dir: dir.to_owned(),
         muster_node: dir.join("muster-node"),
+        blob_bytes: None,
         live_keys: Vec::new(),
         ports: BootPorts::default(),
         clock: Clock::System,

@@ -16,9 +16,11 @@ struct Bundle {
     files: std::collections::BTreeMap<String, Digest>,
 }
 
-/// Fetches a blob from the server, unless already cached.
+/// Fetches a blob from the server, unless already cached. The blob stays cached until the end of
+/// the attempt.
 pub(super) async fn hold_blob(context: &JobContext, digest: Digest) -> Result<(), Failure> {
     let agent = &context.agent;
+    context.hold_blob(digest);
     let source = agent.server.client.blob_source();
     context
         .voice

@@ -40,6 +40,7 @@ fn start(
         data_dir: dir.join("data"),
         ipxe_dir: dir.to_owned(),
         muster_node: dir.join("muster-node"),
+        blob_bytes: None,
         live_keys: Vec::new(),
         ports: BootPorts::default(),
         clock: Clock::System,

@@ -200,3 +200,20 @@ fn what_cannot_be_taken_back_is_planned_first() {
         .says("could be removed");
     server.muster(&["rack", "get", "r1"]).expect(0);
 }
+
+#[test]
+fn records_of_a_node_are_held_and_released() {
+    let server = fleet();
+    let hold = ["node", "hold-records", "gpu-1", "--reason", "case 7"];
+    server
+        .muster(&hold)
+        .expect(0)
+        .says("the records of gpu-1 are kept since")
+        .says("case 7");
+    let release = ["node", "release-records", "gpu-1", "--reason", "it is over"];
+    server
+        .muster(&release)
+        .expect(0)
+        .says("old records of gpu-1 are removed again");
+    server.muster(&release).expect(3);
+}

@@ -2,5 +2,6 @@
 //! for failures. A run belongs to one pool.
 
 pub mod ends; // Nodes of a run
+pub mod evidence; // Removal of old evidence
 pub mod runs; // Runs, from start to close
 pub mod trials; // Measurements between two nodes

@@ -5,6 +5,7 @@ mod adopt; // Adoption of a running machine
 mod console; // The serial console
 mod drift; // Differences from the stack
 mod history; // Facts, gate runs, events and timeline
+mod hold; // The legal hold
 mod matching; // Match of a discovered machine with a declared node
 mod parts; // Components and their replacement
 mod place; // Rename and move
@@ -36,6 +37,11 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(matching::match_node))
         .routes(routes!(place::rename_node))
         .routes(routes!(place::move_node))
+        .routes(routes!(
+            hold::get_node_hold,
+            hold::hold_records,
+            hold::release_records
+        ))
         .routes(routes!(read::get_node_why))
         .routes(routes!(history::get_node_facts))
         .routes(routes!(drift::get_node_drift))

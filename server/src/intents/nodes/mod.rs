@@ -6,6 +6,7 @@ pub mod adopt; // Adoption of a running machine
 pub(crate) mod blockers; // Refusal of a blocked action
 pub(crate) mod budgets; // Power budgets of racks
 pub(crate) mod erasures; // Actions erasing disks, beyond the hourly limit
+pub mod holds; // Legal holds
 pub(crate) mod matching; // Match of a discovered machine with a declared node
 pub(crate) mod networks; // Networks of BMCs and consoles
 pub mod parts; // Components and their replacement

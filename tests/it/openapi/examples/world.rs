@@ -129,6 +129,12 @@ async fn write(world: &World, answers: &mut Answers) -> Vec<(&'static str, Strin
     let until = world.server.app.clock.now() + SignedDuration::from_hours(48);
     let waiver = json!({ "node": "n1", "gate": "node.profile", "reason": "a spare disk arrives on Friday", "until": until });
     let waiver = post("create_waiver", "/v1/waivers", waiver).await;
+    post(
+        "hold_records",
+        "/v1/nodes/n1/hold",
+        json!({ "reason": "case 2026-114" }),
+    )
+    .await;
     post("test_webhook", "/v1/webhooks/ops/actions/test", json!({})).await;
     post(
         "make_plan",
