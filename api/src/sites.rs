@@ -35,6 +35,11 @@ pub struct SiteSpec {
     /// minutes. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_mbps: Option<u32>,
+    /// Name of the switch that connects the racks' leaf switches: 1 to 64 letters, digits, `-`,
+    /// `_` and `.`. Slurm gets a topology only with this name, because leaf switches without a
+    /// connection keep each job within one rack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spine_switch: Option<String>,
     /// IPv4 networks from which the site's agents log in to nodes by SSH, at most 16. Nodes refuse
     /// the agents' certificates from other addresses. Name the addresses that the nodes see: those
     /// of a NAT, and of each agent. Empty: certificates hold from every address.

@@ -29,6 +29,7 @@ async fn a_node_joins_runs_a_job_and_leaves() {
         gpus: None,
         features: vec!["stack_a".to_owned()],
         switch: None,
+        spine: None,
     };
     let nodes = slurm.include_dir.join("muster-nodes.conf");
     std::fs::write(&nodes, render_nodes(std::slice::from_ref(&node), "gpu")).unwrap();

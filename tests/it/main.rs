@@ -35,6 +35,7 @@ mod faults; // Faults around the programs, injected from outside
 mod firmware; // Firmware and BIOS, from a stack to a machine
 mod former_suites; // Programs of gates, and suites from before the rule
 mod front; // TLS of the public listener, and the proxies before it
+mod holds; // Legal holds by the API
 mod hostile; // Malformed and hostile requests to every documented route
 mod key_rotations; // Rotations of the server's keys
 mod limits; // Rate limits of callers
@@ -49,6 +50,7 @@ mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
 mod orders; // Orders for agents of the previous version
 mod out_of_band; // Networks of BMCs and consoles
+mod overdue; // Nodes past the deadline of their state
 mod pairs; // Pairs of nodes measured against each other, and blame for failures
 mod permits; // Permits to power, image and wipe
 mod plans; // Plans: the effects of a set of objects
@@ -100,6 +102,8 @@ mod taken; // Refusals of a natural key in use
 mod terraform; // Terraform over the whole contract
 mod tidy; // Rules of the code base without a clippy lint
 mod tokens; // Tokens as stored in the database
+mod topology; // Switches of a cluster's members
+mod unused_blobs; // Blobs of the server without a use
 mod waivers; // Waivers: failed gates counted as passed
 mod webhooks; // Events sent to an external server
 mod witnesses; // Witnesses of a caution, by site

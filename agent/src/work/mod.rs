@@ -23,6 +23,7 @@ mod scheduler; // Reports nodes out of service to the server
 mod sightings; // Reports sightings to the server
 #[cfg(test)]
 mod tests;
+pub mod time_service; // Time for nodes from this host
 pub mod voice; // Status and log of a running job
 
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ use self::client::server::Server;
 use self::identity::{Entry, Identity};
 use self::marks::Marks;
 use self::reports::Reports;
-use crate::blobs::BlobCache;
+use crate::blobs::{BlobCache, default_bound};
 use crate::bmc::Bmcs;
 use crate::boot::arm::ArmedBoots;
 use crate::boot::loaders::IpxeBinaries;
@@ -75,6 +76,8 @@ pub struct AgentOptions {
     pub ipxe_dir: PathBuf,
     /// Path of the static muster-node executable for installed systems.
     pub muster_node: PathBuf,
+    /// Size bound of the blob cache in bytes. `None`: 64 GiB, or half of a smaller disk.
+    pub blob_bytes: Option<u64>,
     /// Public keys of release owners. With keys, nodes boot only live images signed by one of them.
     pub live_keys: Vec<PublicKey>,
     /// Ports of the boot services.
@@ -117,9 +120,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
     let client = client.remembering(marks).setting(clock.clone());
     let reports = Reports::open(&options.data_dir)
         .map_err(io("reports", &options.data_dir.join("reports")))?;
-    let blobs = BlobCache::at(options.data_dir.join("blobs"))
-        .await
-        .map_err(io("blob cache", &options.data_dir.join("blobs")))?;
+    let blobs = open_cache(&options.data_dir, options.blob_bytes).await?;
     let (config, configs) = watch::channel(None);
     let (trust, trusts) = watch::channel(None);
     let (seen, sightings) = mpsc::channel(sightings::QUEUE);
@@ -184,6 +185,18 @@ async fn load_programs(options: &AgentOptions) -> Result<(NodeBinary, IpxeBinari
     Ok((node, ipxe))
 }
 
+/// Opens the blob cache with its bound.
+async fn open_cache(data_dir: &Path, bytes: Option<u64>) -> Result<BlobCache, AgentError> {
+    let dir = data_dir.join("blobs");
+    let blobs = BlobCache::at(dir.clone()).await;
+    let blobs = blobs.map_err(io("blob cache", &dir))?;
+    let bound = match bytes {
+        Some(bytes) => bytes,
+        None => default_bound(&dir).map_err(io("disk of the blob cache", &dir))?,
+    };
+    Ok(blobs.with_bound(bound))
+}
+
 /// Runs all tasks needing the server.
 async fn serve(
     agent: &Arc<Agent>,
@@ -196,6 +209,8 @@ async fn serve(
     let mut tasks = JoinSet::new();
     let consoles = consoles::record(Arc::clone(agent), config.subscribe());
     tasks.spawn(in_background("consoles", &work, consoles));
+    let serves = time_service::serve(config.subscribe());
+    tasks.spawn(in_background("time", &work, serves));
     let follows = follow_site(Arc::clone(agent), config);
     tasks.spawn(in_background("site", &work, follows));
     let forwards = sightings::forward(Arc::clone(agent), seen);
@@ -251,6 +266,7 @@ fn enter(options: &AgentOptions) -> Result<(Client, Option<Arc<Identity>>), Agen
             let identity =
                 identity.map_err(io("this agent's key and certificate", &options.data_dir))?;
             let client = Client::new(url, identity.tls().map_err(refused)?).map_err(refused)?;
+            identity.follow_authorities(&client).map_err(refused)?;
             Ok((client, Some(Arc::new(identity))))
         }
     }

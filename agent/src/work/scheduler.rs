@@ -31,7 +31,7 @@ pub(super) async fn watch(agent: Arc<Agent>) {
                 Ok(out) => looks.push(ClusterLook { cluster: *id, out }),
                 // The state of the nodes is unknown, so no report is sent for this cluster.
                 Err(error) => {
-                    tracing::debug!(%error, cluster = %id, "the scheduler gave no list; nodes out of service are unknown for this cluster")
+                    tracing::warn!(%error, cluster = %id, "the scheduler gave no list; nodes out of service are unknown for this cluster")
                 }
             }
         }

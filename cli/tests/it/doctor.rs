@@ -684,6 +684,19 @@ fn what_the_agent_needs_is_looked_for() {
 }
 
 #[test]
+fn a_missing_time_service_is_told() {
+    let home = folder();
+    // No program of a test serves the time at this address.
+    let ask = ["--as", "agent", "--only", "time", "--address", "127.9.9.9"];
+    let found = doctor(home.path(), &ask, 0);
+    tells(&found, "warn", "no time service answers at 127.9.9.9");
+    let data = home.path().join("agent").display().to_string();
+    let ask = ["--as", "agent", "--only", "time", "--agent-data-dir", &data];
+    let found = doctor(home.path(), &ask, 0);
+    tells(&found, "unknown", "no provisioning network");
+}
+
+#[test]
 fn a_check_that_there_is_not_is_told_and_the_guide_names_them_all() {
     let home = folder();
     let said = run(

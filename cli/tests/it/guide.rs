@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use muster_api::access::{Role, VERBS, has as has_verb};
 use serde_json::Value;
 
 use crate::muster::{Server, file, run};
@@ -98,7 +99,11 @@ fn every_example_of_the_guide_works() {
     assert!(examples.len() > 30, "the guide cannot be read");
     let server = Server::start();
     let home = server.dir.path();
-    std::fs::copy(home.join("data/token"), home.join("muster.token")).unwrap();
+    std::fs::copy(home.join("data/token"), home.join("admin.token")).unwrap();
+    // The guide names the roles of its tokens.
+    let create = ["token", "create", "guide", "--role", "operator"];
+    let operator = server.muster(&create).expect(0).out;
+    std::fs::write(home.join("muster.token"), operator.trim()).unwrap();
     // One shell for all of them: what one sets, the next ones use.
     let mut script = String::from("set -u\n");
     for (at, example) in examples.iter().enumerate() {
@@ -124,6 +129,40 @@ fn every_example_of_the_guide_works() {
             example.typed,
             example.answer
         );
+    }
+}
+
+/// The kinds of a row in the table of roles.
+fn kinds_of(guide: &str, role: Role) -> Vec<&str> {
+    let begin = format!("| `{}` | ", role.as_str());
+    let mut rows = guide.lines().filter_map(|line| line.strip_prefix(&begin));
+    let row = rows.next().expect("a row of the role");
+    row.trim_end_matches(" |").split(", ").collect()
+}
+
+#[test]
+fn the_guide_of_terraform_names_the_roles_that_write_each_kind() {
+    let guide = file("docs/terraform.md");
+    let lists = |role, kinds: &str| {
+        let mut listed = kinds_of(&guide, role).into_iter();
+        listed.any(|item| item == kinds || item.starts_with(&format!("{kinds} with")))
+    };
+    let verbs = VERBS.map(|(verb, _)| verb);
+    let writes = verbs
+        .into_iter()
+        .filter_map(|verb| Some((verb, verb.strip_suffix(".write")?)));
+    for (verb, kind) in writes {
+        let kinds = format!("{}s", kind.replace('_', " "));
+        let lesser = [Role::Operator, Role::ReleaseOwner];
+        for role in lesser {
+            assert_eq!(
+                lists(role, &kinds),
+                has_verb(role, verb),
+                "{role:?} {kinds}"
+            );
+        }
+        let alone = !lesser.into_iter().any(|role| has_verb(role, verb));
+        assert_eq!(lists(Role::Admin, &kinds), alone, "{kinds}");
     }
 }
 

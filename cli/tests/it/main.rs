@@ -9,7 +9,7 @@ mod client; // Nouns and verbs
 mod contexts; // Several servers
 mod doctor; // Faults made for real
 mod gates; // Suites and profiles shipped with Muster
-mod guide; // docs/api.md, typed
+mod guide; // docs/api.md, typed as the roles that it names
 mod images; // Keys of release owners, and signed manifests
 mod logs; // The log's format and level
 mod machines; // Simulated machines behind the server

@@ -135,6 +135,9 @@ pub struct Member {
     pub features: Vec<String>,
     /// The switch of the node's topology line: the rack.
     pub switch: Option<String>,
+    /// The switch that connects the racks' switches, as declared by the site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spine: Option<String>,
 }
 
 impl Member {
@@ -159,6 +162,7 @@ impl Member {
                 .map(|gpus| (gpus.model.to_lowercase().replace(' ', "_"), gpus.count)),
             features,
             switch,
+            spine: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Slurm: the declared controller, the configuration files of the members, and drain reasons.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
@@ -101,11 +102,11 @@ pub fn render_gres(nodes: &[Member]) -> String {
     let mut text = HEADER.to_owned();
     for node in nodes {
         if let Some((model, count)) = &node.gpus {
-            let last = count.saturating_sub(1);
             writeln!(
                 text,
-                "NodeName={} Name=gpu Type={model} File=/dev/nvidia[0-{last}]",
-                node.name
+                "NodeName={} Name=gpu Type={model} File={}",
+                node.name,
+                gpu_files(model, *count)
             )
             .expect("writing to a string cannot fail");
         }
@@ -113,20 +114,68 @@ pub fn render_gres(nodes: &[Member]) -> String {
     text
 }
 
-/// Renders `muster-topology.conf`: a leaf switch per rack (topology.conf(5)).
-pub fn render_topology(nodes: &[Member]) -> String {
-    let mut switches: std::collections::BTreeMap<&str, Vec<&str>> =
-        std::collections::BTreeMap::new();
-    for node in nodes {
-        if let Some(switch) = &node.switch {
-            switches.entry(switch).or_default().push(&node.name);
+/// Number of the first render node of the kernel (drm_drv.c: the minors of a type begin at 64 times
+/// the type, and render nodes are type 2).
+const FIRST_RENDER_NODE: u32 = 128;
+/// Render nodes of a GPU with compute partitions: amdgpu allocates all of them at the start, also
+/// for an undivided GPU (`amdgpu_xcp_dev_alloc` in amdgpu_xcp.c of Linux 6.5, `MAX_XCP`).
+const PARTITIONS: u32 = 8;
+
+/// Returns the device files of the GPUs. An AMD GPU has a render node in `/dev/dri`. The KFD device
+/// `/dev/kfd` belongs to all GPUs of a node, so no GPU lists the file: Slurm would take the file
+/// from jobs with other GPUs. The driver shows a job only the GPUs whose render node the job may open
+/// (`kfd_devcgroup_check_permission` in kfd_priv.h of Linux 6.6).
+fn gpu_files(model: &str, count: u32) -> String {
+    let last = count.saturating_sub(1);
+    let Some(number) = amd_number(model) else {
+        return format!("/dev/nvidia[0-{last}]");
+    };
+    // Models from the MI300 series have partitions.
+    let step = if number >= 300 { PARTITIONS } else { 1 };
+    let at = |index: u32| FIRST_RENDER_NODE.saturating_add(index.saturating_mul(step));
+    match step {
+        1 => format!("/dev/dri/renderD[{}-{}]", at(0), at(last)),
+        _ => {
+            let numbers: Vec<String> = (0..count).map(|index| at(index).to_string()).collect();
+            format!("/dev/dri/renderD[{}]", numbers.join(","))
         }
     }
+}
+
+/// Returns the number of an AMD Instinct model: 300 for `mi300x` and `amd_instinct_mi300x`. `None`
+/// for all other models.
+fn amd_number(model: &str) -> Option<u32> {
+    let digits = model.split('_').find_map(|word| word.strip_prefix("mi"))?;
+    let end = digits.find(|c: char| !c.is_ascii_digit());
+    digits[..end.unwrap_or(digits.len())].parse().ok()
+}
+
+/// Renders `muster-topology.conf`: a leaf switch per rack, under the switch that connects the
+/// leaves (topology.conf(5)). Leaves without a connection keep each job within one rack, so the file
+/// has no switch unless every leaf is connected to the same switch.
+pub fn render_topology(nodes: &[Member]) -> String {
     let mut text = HEADER.to_owned();
-    for (switch, names) in switches {
-        writeln!(text, "SwitchName={switch} Nodes={}", names.join(","))
+    let mut leaves: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut spine = None;
+    for node in nodes {
+        let (Some(leaf), Some(above)) = (&node.switch, &node.spine) else {
+            return text;
+        };
+        if *spine.get_or_insert(above) != above {
+            return text;
+        }
+        leaves.entry(leaf).or_default().push(&node.name);
+    }
+    let Some(spine) = spine.filter(|spine| !leaves.contains_key(spine.as_str())) else {
+        return text;
+    };
+    let names: Vec<&str> = leaves.keys().copied().collect();
+    for (leaf, nodes) in &leaves {
+        writeln!(text, "SwitchName={leaf} Nodes={}", nodes.join(","))
             .expect("writing to a string cannot fail");
     }
+    writeln!(text, "SwitchName={spine} Switches={}", names.join(","))
+        .expect("writing to a string cannot fail");
     text
 }
 
@@ -165,6 +214,55 @@ mod tests {
             gpus: Some(("h100".into(), 8)),
             features: vec!["stack_abc".into()],
             switch: Some("r1".into()),
+            spine: Some("core-1".into()),
+        }
+    }
+
+    fn switches(nodes: &[Member]) -> Vec<String> {
+        let text = render_topology(nodes);
+        text.lines().skip(1).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn racks_are_leaves_only_under_a_declared_switch() {
+        let mut nodes = [node("n1"), node("n2"), node("n3")];
+        nodes[2].switch = Some("r2".into());
+        let expected = [
+            "SwitchName=r1 Nodes=n1,n2",
+            "SwitchName=r2 Nodes=n3",
+            "SwitchName=core-1 Switches=r1,r2",
+        ];
+        assert_eq!(switches(&nodes), expected);
+        let with = |change: fn(&mut Member)| {
+            let mut nodes = nodes.clone();
+            change(&mut nodes[2]);
+            switches(&nodes)
+        };
+        assert!(with(|node| node.spine = None).is_empty());
+        assert!(with(|node| node.switch = None).is_empty(), "no rack");
+        let other = |node: &mut Member| node.spine = Some("core-2".into());
+        assert!(with(other).is_empty(), "two unconnected halves");
+        let same = |node: &mut Member| node.switch = Some("core-1".into());
+        assert!(with(same).is_empty(), "a rack with the name of the spine");
+        assert!(switches(&[]).is_empty());
+    }
+
+    #[test]
+    fn gpus_have_the_device_files_of_their_driver() {
+        for (model, count, expected) in [
+            ("h100", 8, "/dev/nvidia[0-7]"),
+            ("gb200", 4, "/dev/nvidia[0-3]"),
+            ("mi250x", 16, "/dev/dri/renderD[128-143]"),
+            ("amd_instinct_mi210", 4, "/dev/dri/renderD[128-131]"),
+            (
+                "mi300x",
+                8,
+                "/dev/dri/renderD[128,136,144,152,160,168,176,184]",
+            ),
+            ("mi355x", 2, "/dev/dri/renderD[128,136]"),
+            ("mig", 1, "/dev/nvidia[0-0]"),
+        ] {
+            assert_eq!(gpu_files(model, count), expected, "{model}");
         }
     }
 
@@ -183,6 +281,7 @@ mod tests {
         ---
         # Written by Muster from the hardware profiles of admitted nodes. Changes made by hand are lost.
         SwitchName=r1 Nodes=n1,n2
+        SwitchName=core-1 Switches=r1
         ");
     }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::bmc::Power;
 use super::calls::LeasedJobs;
 use super::job::{Job, JobSpec};
+use super::members::ClusterMembers;
 use super::node::GatePlan;
 use crate::stacks::ConvergePlan;
 
@@ -97,10 +98,16 @@ pub const SITE_MEMBERS: &[&str] = &["console_networks"];
 /// without the word gets the first CA alone.
 const USER_CAS: &str = "user_cas";
 
+/// The switch above the switches of the racks, in a list of members.
+const SPINE: &str = "spine";
+
+/// Words of the header beside the kinds and the fields.
+pub const WORDS: &[&str] = &[USER_CAS, SPINE];
+
 /// Returns the header value of this build.
 pub fn said() -> String {
     let former = FORMER.map(|(_, former)| former);
-    [KINDS, MEMBERS, SITE_MEMBERS, &[USER_CAS], &former]
+    [KINDS, MEMBERS, SITE_MEMBERS, WORDS, &former]
         .concat()
         .join(",")
 }
@@ -110,6 +117,17 @@ pub fn said() -> String {
 pub fn reads_site(header: Option<&str>) -> bool {
     let reads = |said: &str| SITE_MEMBERS.iter().all(|word| lists_word(said, word));
     header.is_some_and(reads)
+}
+
+/// Returns the members without the switches, for an agent that would write switches without the
+/// switch above.
+pub fn readable_members(header: Option<&str>, mut members: ClusterMembers) -> ClusterMembers {
+    if !header.is_some_and(|said| lists_word(said, SPINE)) {
+        for node in &mut members.nodes {
+            (node.switch, node.spine) = (None, None);
+        }
+    }
+    members
 }
 
 /// Kinds supported by an agent without the header: the last version without the header had the
@@ -319,6 +337,20 @@ mod tests {
         assert!(reads(None, "wipe") && !reads(None, "rotate_bmc"));
         assert_eq!(UNSAID.last(), Some(&"power_cycle"));
         assert!(KINDS.iter().all(|kind| reads(Some(&said()), kind)));
+    }
+
+    #[test]
+    fn an_older_agent_is_given_no_switches() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/cluster-members.json");
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut members: ClusterMembers = serde_json::from_str(&text).unwrap();
+        members.nodes[0].spine = Some("core-1".into());
+        assert_eq!(readable_members(Some(&said()), members.clone()), members);
+        for older in [None, Some("admit,user_cas")] {
+            let given = readable_members(older, members.clone());
+            let node = &given.nodes[0];
+            assert_eq!((&node.switch, &node.spine), (&None, &None));
+        }
     }
 
     #[test]

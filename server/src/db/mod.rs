@@ -8,9 +8,11 @@ pub mod access; // Sites, racks and pools of objects
 pub mod access_changes; // Changes of rights
 pub mod acts; // Starts of once-only acts
 pub mod adoptions; // Machines under adoption
+pub mod agent_authorities; // Agents in a rotation of the authority of their certificates
 pub mod agents; // Agents, and the data of their boot services
 pub mod alerts; // Alerts from monitoring
 pub mod approvals; // Approvals by a second person
+pub mod blob_uses; // Documents that name blobs
 pub mod blobs; // Uploads of blobs
 pub mod bmc_passwords; // BMC passwords chosen by Muster
 pub mod break_glass; // Emergency sign-in of the local administrator
@@ -51,6 +53,7 @@ pub mod objects; // Declared objects and the references between them
 pub mod observed; // Columns of a node, observed by jobs
 pub mod operations; // Requested operations and their progress
 pub mod outside; // Nodes with an address outside of declared networks
+pub mod overdue; // Nodes past the deadline of their state
 pub mod pages; // Queries used by the console only
 pub mod pairs; // Runs of pairs
 pub mod permits; // The right to act
@@ -89,6 +92,7 @@ pub mod taken; // Owners of natural keys
 pub mod taken_keys; // New keys, as taken by agents and nodes
 pub mod tokens; // API tokens of machines
 pub mod unarmed; // Administrators' tokens without a person, and plain hashes
+pub mod unused_blobs; // Stored blobs without a use
 pub mod users; // People and their sessions
 pub mod vouching; // Latest sign-ins by a provider, and latest uses of sessions
 pub mod waivers; // Gates waived by a person

@@ -83,6 +83,12 @@ async fn show_metrics(State(app): State<App>, _: Actor) -> Result<Response, Erro
             .map_or(0, |(_, count)| *count);
         set_gauge("muster_nodes", state.as_str(), count);
     }
+    let overdue = db::overdue::count_by_state(&mut conn, app.clock.now()).await?;
+    for state in NodeState::ALL {
+        let counted = overdue.iter().find(|(late, _)| late == state);
+        let count = counted.map_or(0, |(_, count)| *count);
+        set_gauge("muster_nodes_overdue", state.as_str(), count);
+    }
     let jobs = db::operations::count_open_jobs(&mut conn).await?;
     for state in ["queued", "leased"] {
         let count = jobs

@@ -10,6 +10,7 @@ pub mod leases; // Queues jobs of silent agents again
 mod looks; // Requests periodic work of nodes, a few at a time
 pub mod marks; // Stores the latest event outside the database
 pub mod monitors; // Asks the monitors
+pub mod overdue; // Reports nodes past the deadline of their state
 pub mod replicas; // Creates claims until each pool has its replicas
 pub mod retention; // Removes old records and events
 mod revisions; // Adds revisions missed by servers of the version before
@@ -45,6 +46,8 @@ pub async fn run(app: App, cancel: CancellationToken) {
     tasks.spawn(running.instrument(span_of("idempotency")));
     let running = monitors::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("monitors")));
+    let running = overdue::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("overdue nodes")));
     let running = replicas::run(app.clone(), cancel.clone());
     tasks.spawn(running.instrument(span_of("replicas")));
     let running = retention::run(app.clone(), cancel.clone());

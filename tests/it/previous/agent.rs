@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use muster_core::lifecycle::steps::Step;
-use muster_core::wire::orders::{MEMBERS, SITE_MEMBERS, current_kind};
+use muster_core::wire::orders::{MEMBERS, SITE_MEMBERS, WORDS, current_kind};
 use muster_server::engine::orders;
 use serde_json::{Value, json};
 
@@ -109,7 +109,8 @@ fn yesterdays_agent_enrols_and_takes_a_node_through_its_life() {
         let words: Vec<&str> = said.split(',').collect();
         // An order or a member read by yesterday's agent keeps the name.
         let known = |word: &&&str| {
-            current_kind(word).is_some() || MEMBERS.contains(word) || SITE_MEMBERS.contains(word)
+            let listed = [MEMBERS, SITE_MEMBERS, WORDS];
+            current_kind(word).is_some() || listed.iter().any(|list| list.contains(word))
         };
         let unknown: Vec<&&str> = words.iter().filter(|word| !known(word)).collect();
         assert!(

@@ -31,8 +31,11 @@ case "$(basename "$0") $*" in
 "scontrol update nodename="*" state=resume") rm -f "$folder/drained/${2#nodename=}" ;;
 "sinfo -a -h -N -o %N") names ;;
 "sinfo -a -h -N -o "*)
+  # The text between name and state differs between the two versions of the agent.
+  mark=${5#"%N"}
+  mark=${mark%"%T|%E"}
   for name in $(names); do
-    if [ -e "$folder/drained/$name" ]; then echo "$name|drained|$(cat "$folder/drained/$name")"; else echo "$name|idle|none"; fi
+    if [ -e "$folder/drained/$name" ]; then echo "$name${mark}drained|$(cat "$folder/drained/$name")"; else echo "$name${mark}idle|none"; fi
   done
   ;;
 "squeue "*) ;;

@@ -103,9 +103,9 @@ fn judge(
                 what: format!("{command} printed more than {OUTPUT_BYTES} bytes"),
             });
         }
-        return String::from_utf8(stdout).map_err(|_| SlurmError::Garbage {
-            what: format!("{command} printed no UTF-8"),
-        });
+        // A reason or comment may have other bytes. No name and no word of Slurm has any, so the
+        // replaced characters fit in no other field.
+        return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
     // scontrol prints errors about unknown nodes on stdout and all other errors on stderr.
     let text = [stderr, &stdout].map(String::from_utf8_lossy).join(" ");
@@ -134,6 +134,13 @@ mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
     use super::*;
+
+    #[test]
+    fn other_bytes_than_utf8_spoil_only_their_own_characters() {
+        let stdout = b"n1|drained|L\xfcfter\nn2|down|none\n".to_vec();
+        let text = judge("sinfo".into(), ExitStatus::from_raw(0), stdout, b"").unwrap();
+        assert_eq!(text, "n1|drained|L\u{fffd}fter\nn2|down|none\n");
+    }
 
     #[test]
     fn a_restarting_controller_counts_as_unreachable() {

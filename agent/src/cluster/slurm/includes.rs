@@ -26,7 +26,7 @@ pub(super) fn check(cluster: &SlurmCluster, nodes: &[Member]) -> Result<(), Slur
         if let Some((model, _)) = &node.gpus {
             word("GPU model", model)?;
         }
-        if let Some(switch) = &node.switch {
+        for switch in [&node.switch, &node.spine].into_iter().flatten() {
             word("switch", switch)?;
         }
         for feature in &node.features {

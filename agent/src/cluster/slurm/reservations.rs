@@ -14,6 +14,8 @@ use super::{Controller, includes};
 
 /// The start of the names of Muster's reservations. Reservations of other owners are left alone.
 const PREFIX: &str = "muster-wait-";
+/// The begin of each line about a reservation.
+const NAME: &str = "ReservationName=";
 /// Nodes of a reservation. A command line has a limit.
 const NODES: usize = 500;
 /// Largest number of names in a reservation.
@@ -129,7 +131,9 @@ fn plan(waits: &ClusterWaits) -> Result<BTreeMap<String, Wanted>, SlurmError> {
 /// Parses a line per reservation. Only reservations of Muster are returned.
 fn read(text: &str) -> Result<Reservations, SlurmError> {
     let mut present = Reservations::new();
-    for line in text.lines() {
+    // The comment of a reservation may have line breaks. Such a line is no reservation.
+    let lines = text.lines().filter(|line| line.starts_with(NAME));
+    for line in lines {
         let field = |name: &str| {
             let mut words = line.split_whitespace();
             words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
@@ -296,6 +300,13 @@ ReservationName=other StartTime=2026-11-26T17:12:26 EndTime=2026-11-26T18:12:26 
                 "delete ReservationName=muster-wait-900-0"
             ]
         );
+    }
+
+    #[test]
+    fn a_line_of_a_comment_is_no_reservation() {
+        let text = format!("{SHOWN}  x ReservationName=muster-wait-60-0 Nodes=n[\n");
+        let names: Vec<String> = read(&text).unwrap().into_keys().collect();
+        assert_eq!(names, ["muster-wait-900-0"]);
     }
 
     #[test]

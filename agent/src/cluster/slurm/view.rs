@@ -10,7 +10,14 @@ use muster_core::clusters::{DrainReason, Member};
 use super::error::SlurmError;
 
 /// Fields with the rest of the line as value.
-const WHOLE_LINES: [&str; 4] = ["OS=", "Reason=", "Comment=", "Extra="];
+const WHOLE_LINES: [&str; 4] = ["OS=", REASON, "Comment=", "Extra="];
+/// Fields with the text of a person, which may have several lines. scontrol indents the later lines
+/// of a reason by ten blanks, and prints a comment as it is (`slurm_sprint_node_table` in
+/// api/node_info.c of Slurm 22.05).
+const FREE_TEXTS: [&str; 3] = [REASON, "Comment=", "Extra="];
+const REASON: &str = "Reason=";
+/// Blanks before each of scontrol's own lines after the first.
+const INDENT: usize = 3;
 /// Flags of a node accepting jobs normally.
 const HARMLESS: [&str; 7] = [
     "BLOCKED",
@@ -71,7 +78,10 @@ impl NodeView {
     /// # Errors
     /// [`SlurmError::Garbage`] for any text other than a complete node description.
     pub fn parse(text: &str) -> Result<Self, SlurmError> {
-        let fields = fields(text)?;
+        let Fields {
+            values: fields,
+            reason_rest,
+        } = fields(text)?;
         let get = |name: &str| {
             fields
                 .get(name)
@@ -116,7 +126,7 @@ impl NodeView {
             reason: fields
                 .get("Reason")
                 .and_then(|&reason| given(reason))
-                .map(|reason| without_author(reason).to_owned()),
+                .map(|reason| join_reason(reason, &reason_rest)),
         })
     }
 
@@ -251,26 +261,77 @@ fn garbage(what: String) -> SlurmError {
     }
 }
 
-/// Returns every `Name=value` of the text. Names must be unique. Text without a name is an error.
-fn fields(text: &str) -> Result<BTreeMap<&str, &str>, SlurmError> {
-    let mut fields = BTreeMap::new();
-    let mut add = |name, value| match fields.insert(name, value) {
-        None => Ok(()),
-        Some(_) => Err(garbage(format!("a node with two values of {name}"))),
-    };
-    for line in text.lines().map(str::trim) {
-        if let Some(name) = WHOLE_LINES.iter().find(|name| line.starts_with(**name)) {
-            add(name.trim_end_matches('='), &line[name.len()..])?;
+/// The fields of a node.
+#[derive(Default)]
+struct Fields<'a> {
+    /// Values by name. The value of a free text is its first line.
+    values: BTreeMap<&'a str, &'a str>,
+    /// The later lines of the reason.
+    reason_rest: Vec<&'a str>,
+}
+
+/// Returns every `Name=value` of the text. Names must be unique. Text without a name is an error,
+/// unless the text continues the free text before.
+fn fields(text: &str) -> Result<Fields<'_>, SlurmError> {
+    let mut fields = Fields::default();
+    let mut free: Option<&str> = None;
+    for line in text.lines() {
+        let field = line.trim();
+        if field.is_empty() {
             continue;
         }
-        for word in line.split_whitespace() {
+        if free.is_some() && continues_text(line) {
+            if free == Some(REASON) {
+                fields.reason_rest.push(field);
+            }
+            continue;
+        }
+        let name = WHOLE_LINES.into_iter().find(|name| field.starts_with(name));
+        free = name.filter(|name| FREE_TEXTS.contains(name));
+        if let Some(name) = name {
+            add_field(
+                &mut fields,
+                name.trim_end_matches('='),
+                &field[name.len()..],
+            )?;
+            continue;
+        }
+        for word in field.split_whitespace() {
             let (name, value) = word
                 .split_once('=')
                 .ok_or_else(|| garbage(format!("{word:?} in the view of a node")))?;
-            add(name, value)?;
+            add_field(&mut fields, name, value)?;
         }
     }
     Ok(fields)
+}
+
+fn add_field<'a>(fields: &mut Fields<'a>, name: &'a str, value: &'a str) -> Result<(), SlurmError> {
+    match fields.values.insert(name, value) {
+        None => Ok(()),
+        Some(_) => Err(garbage(format!("a node with two values of {name}"))),
+    }
+}
+
+/// Returns whether a line after a free text belongs to the text. A line of scontrol itself has its
+/// indent and begins with a name. A forged line of this form harms at most its own node.
+fn continues_text(line: &str) -> bool {
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let first = line.split_whitespace().next().unwrap_or_default();
+    let is_name = |name: &str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        !name.is_empty() && name.bytes().all(allowed)
+    };
+    let named = first.split_once('=').is_some_and(|(name, _)| is_name(name));
+    indent != INDENT || !named
+}
+
+/// Returns the reason in one line, without the author behind the first line.
+fn join_reason(first: &str, rest: &[&str]) -> String {
+    let lines = [without_author(first)]
+        .into_iter()
+        .chain(rest.iter().copied());
+    lines.collect::<Vec<_>>().join(" ")
 }
 
 fn state(text: &str) -> Result<(BaseState, BTreeSet<String>), SlurmError> {

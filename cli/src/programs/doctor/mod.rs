@@ -25,6 +25,7 @@ mod seals; // Tokens, people and sessions without a valid seal
 mod server; // The server answers and accepts the token
 mod sockets; // Owners of ports
 mod suites; // Suites from before the rule of programs
+mod time_service; // Time for nodes from the agent's host
 mod tools; // Programs started by the agent
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -179,7 +180,7 @@ type Check = (
 );
 
 /// All checks: name, role, function.
-const CHECKS: [Check; 24] = [
+const CHECKS: [Check; 25] = [
     ("ports", None, |host| Box::pin(async { ports::check(host) })),
     ("database", Some(Part::Server), |host| {
         Box::pin(database::check(host))
@@ -204,6 +205,9 @@ const CHECKS: [Check; 24] = [
     }),
     ("dhcp", Some(Part::Agent), |host| {
         Box::pin(dhcp::check(host))
+    }),
+    ("time", Some(Part::Agent), |host| {
+        Box::pin(time_service::check(host))
     }),
     ("loaders", Some(Part::Agent), |host| {
         Box::pin(async { loaders::check(host) })

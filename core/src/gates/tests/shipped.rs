@@ -46,6 +46,21 @@ fn every_shipped_suite_and_profile_is_sound() {
     }
 }
 
+/// The agent's host may serve no time. A sweep measures nodes long after their clock was set.
+#[test]
+fn no_shipped_sweep_takes_a_node_out_for_its_clock() {
+    let mut found = 0;
+    for (name, suite) in suites() {
+        let clocks = suite.gates.iter().filter(|gate| gate.parser == "clock");
+        for gate in clocks {
+            let is_sweep = name.starts_with("sweep") || name.starts_with("smoke");
+            assert_eq!(gate.shadow, is_sweep, "{name}: {}", gate.id);
+            found += u32::from(is_sweep);
+        }
+    }
+    assert_eq!(found, 2, "the sweeps of both makers");
+}
+
 /// Returns whether nodes with the profile run the suite.
 fn fits(suite: &str, profile: &HardwareProfile) -> bool {
     let model = profile.gpus.as_ref().map_or("", |gpus| gpus.model.as_str());

@@ -161,6 +161,7 @@ fn check_cluster() {
         gpus: Some(("h100".into(), 8)),
         features: vec!["stack_0".into()],
         switch: Some("r1".into()),
+        spine: None,
     };
     let admit = JobSpec::Admit {
         cluster,

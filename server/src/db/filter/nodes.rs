@@ -55,6 +55,7 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
         "out_in_scheduler" => {
             Field::Text("(EXISTS (SELECT FROM scheduler_outs o WHERE o.node_id = n.id))::text")
         }
+        "overdue" => Field::Text("COALESCE(n.overdue_since = n.deadline_at, false)::text"),
         "pool" => Field::HeldOf {
             among: "SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released'",
             column: "c.pool_id",
@@ -82,7 +83,7 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
                 label,
             },
             None => {
-                let known = "name, state, serial, protected, drifted, out_in_scheduler, pool, claim, site, rack, profile, label.NAME";
+                let known = "name, state, serial, protected, drifted, out_in_scheduler, overdue, pool, claim, site, rack, profile, label.NAME";
                 return Err(unknown(other, known));
             }
         },

@@ -39,24 +39,38 @@ pub async fn members(conn: &mut PgConnection, cluster: &str) -> Result<ClusterMe
         .iter()
         .map(|(id, stack)| (*id, feature(stack).into_iter().collect()))
         .collect();
+    let spine = find_spine(conn, cluster).await?;
     let nodes = rows.into_iter().filter_map(|row| {
         let features = row
             .revision
             .and_then(|revision| features.get(&revision))
             .cloned()
             .unwrap_or_default();
-        Some(Member::new(
-            &row.name,
-            row.address.into(),
-            profiles.get(&row.profile)?,
-            row.rack,
-            features,
-        ))
+        let profile = profiles.get(&row.profile)?;
+        let address = row.address.into();
+        Some(Member {
+            spine: spine.clone(),
+            ..Member::new(&row.name, address, profile, row.rack, features)
+        })
     });
     Ok(ClusterMembers {
         revision,
         nodes: nodes.collect(),
     })
+}
+
+/// Returns the switch that connects the racks of the cluster's site.
+async fn find_spine(conn: &mut PgConnection, cluster: &str) -> Result<Option<String>, Error> {
+    let Some(row) = db::objects::find(conn, "cluster", cluster).await? else {
+        return Ok(None);
+    };
+    let cluster: ClusterSpec = serde_json::from_value(row.spec).map_err(Error::internal)?;
+    // Other members of a site stored by an earlier version may be unreadable.
+    let site = db::objects::find(conn, "site", cluster.site()).await?;
+    let spine = site
+        .as_ref()
+        .and_then(|row| row.spec["spine_switch"].as_str());
+    Ok(spine.map(str::to_owned))
 }
 
 pub(super) async fn order_admit(

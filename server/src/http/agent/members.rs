@@ -1,12 +1,14 @@
 //! The members of a cluster, for the job adding or removing a node.
 
 use axum::extract::State;
+use http::HeaderMap;
 use muster_core::ids::JobId;
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::members::{AskMembers, ClusterMembers};
+use muster_core::wire::orders::readable_members;
 
 use super::Agent;
-use super::jobs::stale;
+use super::jobs::{declared_orders, stale};
 use crate::app::App;
 use crate::db;
 use crate::engine::orders;
@@ -18,6 +20,7 @@ pub(super) async fn list(
     State(app): State<App>,
     agent: Agent,
     Path(job): Path<JobId>,
+    headers: HeaderMap,
     Json(request): Json<AskMembers>,
 ) -> Result<Json<ClusterMembers>, Error> {
     let mut tx = app.pool.begin().await?;
@@ -36,5 +39,5 @@ pub(super) async fn list(
         .ok_or_else(|| Error::conflict("no_cluster", "The node's pool names no cluster."))?;
     let members = orders::members(&mut tx, &cluster).await?;
     tx.commit().await?;
-    Ok(Json(members))
+    Ok(Json(readable_members(declared_orders(&headers), members)))
 }

@@ -49,6 +49,12 @@ impl Declared for SiteSpec {
             let detail = "At most 16 networks: name a larger network instead of many small ones.";
             fault("/spec/ssh_sources", "out_of_range", detail)
         });
+        let spine = self.spine_switch.iter();
+        let spine = spine.filter(|name| !is_switch(name)).map(|_| {
+            let detail =
+                "Write 1 to 64 letters, digits, `-`, `_` or `.`, and begin with a letter or digit.";
+            fault("/spec/spine_switch", "invalid_name", detail)
+        });
         let signature = self
             .live
             .iter()
@@ -68,6 +74,7 @@ impl Declared for SiteSpec {
         xid.chain(axes)
             .chain(link)
             .chain(sources)
+            .chain(spine)
             .chain(bmc)
             .chain(console)
             .chain(signature)
@@ -82,4 +89,11 @@ impl Declared for SiteSpec {
     ) -> Result<(), Error> {
         networks::check_site(conn, actor, before, row).await
     }
+}
+
+/// Returns whether the name fits into a line of Slurm's configuration.
+fn is_switch(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    begins && name.len() <= 64 && name.bytes().all(allowed)
 }

@@ -295,6 +295,22 @@ async fn long_jobs_stay_away(slurm: &PrivateSlurm, controller: &Controller) {
         .expect("no reservation at all");
 }
 
+/// Drains the node `n1` with a reason of two lines, and reads the reason in both ways.
+async fn tell_a_reason_of_two_lines(slurm: &PrivateSlurm, controller: &Controller) {
+    let reason = "reason=fan 3\nmuster-none|idle|none";
+    let drain = ["update", "nodename=n1", "state=drain", reason];
+    slurm.run("scontrol", &drain).await;
+    let expected = Some("fan 3 muster-none|idle|none");
+    let view = controller.view("n1").await.unwrap().unwrap();
+    assert_eq!(view.reason.as_deref(), expected);
+    let out = controller.nodes_out().await.unwrap();
+    let out: Vec<(&str, Option<&str>)> = out
+        .iter()
+        .map(|node| (node.name.as_str(), node.reason.as_deref()))
+        .collect();
+    assert_eq!(out, [("n1", expected)]);
+}
+
 #[tokio::test]
 async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
     let mut slurm = PrivateSlurm::start().await;
@@ -361,6 +377,7 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
             (true, Some(other))
         );
     }
+    tell_a_reason_of_two_lines(&slurm, &controller).await;
     slurm
         .run("scontrol", &["update", "nodename=n1", "state=resume"])
         .await;

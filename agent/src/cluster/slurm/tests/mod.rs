@@ -24,6 +24,9 @@ use crate::watch::Watch;
 
 /// Recorded output of `scontrol show node n1`, 22.05.8 on Debian 12.
 const IDLE: &str = include_str!("idle-22.05.8.txt");
+/// Recorded output of `scontrol show node n1`, 22.05.8 on Debian 12, after an administrator wrote a
+/// reason of two lines.
+const MULTILINE: &str = include_str!("multiline-22.05.8.txt");
 const UNREGISTERED: &str = include_str!("unregistered-22.05.8.txt");
 
 fn with(text: &str, from: &str, to: &str) -> NodeView {
@@ -51,6 +54,7 @@ fn wanted() -> Member {
         gpus: None,
         features: vec!["stack_a".into()],
         switch: None,
+        spine: None,
     }
 }
 

@@ -210,6 +210,7 @@ impl PrivateSlurm {
             gpus: None,
             features: vec!["stack_a".into()],
             switch: Some("r1".into()),
+            spine: Some("core-1".into()),
         }
     }
 }

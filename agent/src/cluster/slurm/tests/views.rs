@@ -56,6 +56,36 @@ fn only_our_drains_and_lost_sight_may_be_lifted() {
 }
 
 #[test]
+fn a_reason_of_two_lines_is_read_and_ours() {
+    let view = NodeView::parse(MULTILINE).unwrap();
+    let shown = "UNKNOWN+DRAIN+NOT_RESPONDING (muster: gate gpu.ecc failed twice)";
+    assert_eq!(view.to_string(), shown);
+    let reason = "muster: gate gpu.ecc [root@2026-11-25T04:38:03]\n          failed twice";
+    assert!(held("IDLE+DRAIN", reason).ours_to_resume());
+    for rest in ["State=IDLE", "twice Reason=x", "NodeAddr=10.0.0.9"] {
+        let view = with(MULTILINE, "failed twice", rest);
+        assert_eq!(view.address, "127.0.0.1");
+        let reason = format!("muster: gate gpu.ecc {rest}");
+        assert_eq!(view.reason.as_deref(), Some(reason.as_str()));
+        assert!(!view.drained_for(DrainReason::Leaving));
+    }
+}
+
+#[test]
+fn a_comment_of_several_lines_is_no_field() {
+    // scontrol prints the comment as it is.
+    let comment = "   Comment=call Bob\nabout the fan\n\n  State=DOWN\n   on Monday\n   AllocTRES=";
+    let view = with(IDLE, "   AllocTRES=", comment);
+    assert_eq!((view.base, view.reason), (BaseState::Idle, None));
+    let forged = IDLE.replace(
+        "   AllocTRES=",
+        "   Comment=x\n   State=DOWN\n   AllocTRES=",
+    );
+    let read = NodeView::parse(&forged);
+    assert!(matches!(read, Err(SlurmError::Garbage { .. })), "{read:?}");
+}
+
+#[test]
 fn what_is_not_understood_is_an_error_and_what_is_not_clean_is_said() {
     for (from, to) in [
         ("State=IDLE ", "State=SLEEPING "),
