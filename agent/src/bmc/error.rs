@@ -33,6 +33,16 @@ pub enum BmcError {
     },
     #[error("the BMC answers nonsense: {what}; a restart of the BMC often mends this")]
     Garbage { what: String },
+    /// A redirect that leaves the path of the request. The client never follows such a redirect.
+    #[error(
+        "the BMC sends {call} on to {location}: only a redirect over a slash is followed, and no password goes elsewhere; check address and port of the BMC"
+    )]
+    Elsewhere { call: String, location: String },
+    /// Status 403 after an accepted login: a license or a right is missing for the resource.
+    #[error(
+        "the BMC accepts the login and forbids {what}: the BMC lacks a license for it, or the account a right"
+    )]
+    Forbidden { what: String },
     #[error(
         "the BMC accepted {call}, but nothing happened within {waited:?}: it still shows {seen}"
     )]
@@ -68,11 +78,31 @@ impl BmcError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Timeout { .. } | Self::Unreachable { .. } | Self::Busy { .. } => true,
-            Self::Garbage { .. } | Self::NothingHappened { .. } => true,
+            Self::Garbage { .. } | Self::Elsewhere { .. } | Self::NothingHappened { .. } => true,
             Self::BadCredentials { .. } | Self::CertificateChanged { .. } => false,
             Self::Outside { .. } | Self::Special { .. } => false,
-            Self::Unsupported { .. } | Self::NoTool { .. } | Self::Cancelled => false,
+            Self::Forbidden { .. } | Self::Unsupported { .. } => false,
+            Self::NoTool { .. } | Self::Cancelled => false,
         }
+    }
+
+    /// Returns whether the BMC understood the request and does not do it: another way may work.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Unsupported { .. } | Self::Forbidden { .. })
+    }
+
+    /// Returns the pause before the same call: the wait that a busy BMC asks for, at least
+    /// `shortest`.
+    pub fn pause(&self, shortest: Duration) -> Duration {
+        let asked = match self {
+            Self::Busy { retry_after, .. } => *retry_after,
+            Self::Timeout { .. } | Self::Unreachable { .. } | Self::BadCredentials { .. } => None,
+            Self::Garbage { .. } | Self::Elsewhere { .. } | Self::Forbidden { .. } => None,
+            Self::NothingHappened { .. } | Self::CertificateChanged { .. } => None,
+            Self::Outside { .. } | Self::Special { .. } | Self::Unsupported { .. } => None,
+            Self::NoTool { .. } | Self::Cancelled => None,
+        };
+        asked.map_or(shortest, |asked| asked.max(shortest))
     }
 
     /// Returns the failure code sent to the server.
@@ -82,11 +112,11 @@ impl BmcError {
             Self::Unreachable { .. } => FailureCode::BmcUnreachable,
             Self::BadCredentials { .. } => FailureCode::BmcCredentials,
             Self::Busy { .. } => FailureCode::BmcBusy,
-            Self::Garbage { .. } => FailureCode::BmcGarbage,
+            Self::Garbage { .. } | Self::Elsewhere { .. } => FailureCode::BmcGarbage,
             Self::NothingHappened { .. } => FailureCode::BmcNothingHappened,
             Self::CertificateChanged { .. } => FailureCode::BmcCertificateChanged,
             Self::Outside { .. } | Self::Special { .. } => FailureCode::BmcOutside,
-            Self::Unsupported { .. } => FailureCode::BmcUnsupported,
+            Self::Unsupported { .. } | Self::Forbidden { .. } => FailureCode::BmcUnsupported,
             Self::NoTool { .. } => FailureCode::BmcNoTool,
             Self::Cancelled => FailureCode::Cancelled,
         }

@@ -19,12 +19,16 @@ impl Bmc {
         self.redfish()?.inventory().await
     }
 
-    /// Sets BIOS attributes for the next boot. Repeating the request is harmless.
+    /// Sets BIOS attributes for the next boot. Repeating the request is harmless. Returns the
+    /// refusal of a BMC that made the change all the same.
     ///
     /// # Errors
     /// [`BmcError::NothingHappened`] when the BMC accepted the attributes and reports other pending
     /// values.
-    pub async fn set_bios(&self, wanted: &BTreeMap<String, BiosValue>) -> Result<(), BmcError> {
+    pub async fn set_bios(
+        &self,
+        wanted: &BTreeMap<String, BiosValue>,
+    ) -> Result<Option<BmcError>, BmcError> {
         self.redfish()?.set_bios(wanted).await
     }
 

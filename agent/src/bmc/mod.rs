@@ -7,6 +7,7 @@ mod firmware; // Firmware and BIOS
 mod ipmi; // By ipmitool
 mod open; // Handles on BMCs
 mod pace; // Rate limits and refused logins per BMC
+mod read_back; // Reads a changed boot override back
 mod redfish; // By HTTPS
 mod system; // Power and boot order
 #[cfg(test)]

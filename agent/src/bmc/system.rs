@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::error::BmcError;
 use super::evidence::{EventEntry, Sensor};
-use super::ipmi::{self, Ipmi};
+use super::ipmi::Ipmi;
 use super::pace::Limits;
-use super::redfish::{self, Redfish};
+use super::redfish::Redfish;
 use super::view::{BmcView, BootOnce, BootOverride, PowerState, Reset};
 use crate::watch::{Stopped, Watch};
 
@@ -54,62 +54,12 @@ impl Bmc {
     ///
     /// # Errors
     /// [`BmcError::NothingHappened`] when the override reads back different from the request. Some
-    /// BMCs change the override only while the machine is off.
+    /// BMCs change the override only while the machine is off. [`BmcError::Unsupported`] when the
+    /// BMC would boot the target by another mode, BIOS for UEFI.
     pub async fn set_boot_once(&self, boot: BootOnce) -> Result<BootOverride, BmcError> {
-        let done = match boot {
-            BootOnce::Pxe => BootOverride::network,
-            BootOnce::None => BootOverride::local,
-        };
-        let (_alone, ways) = match &self.driver {
-            Driver::Redfish(bmc) => (bmc.writer().await, redfish::boot_ways(boot).len()),
-            Driver::Ipmi(bmc) => (bmc.writer().await, ipmi::boot_ways(boot).len()),
-        };
-        let mut refusal = None;
-        // Tries each way until the override reads back as requested.
-        for way in 0..ways {
-            let set = match &self.driver {
-                Driver::Redfish(bmc) => bmc.set_boot(boot, way).await,
-                Driver::Ipmi(bmc) => bmc.set_boot(boot, way).await,
-            };
-            match set {
-                Ok(()) => match self.read_back(done).await? {
-                    Ok(set) => return Ok(set),
-                    Err(unchanged) => refusal = Some(unchanged),
-                },
-                Err(unsupported @ BmcError::Unsupported { .. }) => {
-                    refusal = refusal.or(Some(unsupported))
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(refusal
-            .expect("there is at least one way, and every way that did not return left its reason"))
-    }
-
-    /// Returns the override when it matches the request, or the error for an ignored change.
-    async fn read_back(
-        &self,
-        done: fn(&BootOverride) -> bool,
-    ) -> Result<Result<BootOverride, BmcError>, BmcError> {
-        let started = Instant::now();
-        loop {
-            let seen = match &self.driver {
-                Driver::Redfish(bmc) => bmc.boot_override().await?,
-                Driver::Ipmi(bmc) => bmc.boot_override().await?,
-            };
-            let waited = started.elapsed();
-            if done(&seen) {
-                return Ok(Ok(seen));
-            }
-            if waited >= self.limits.settle {
-                let call = "the change of the boot override".into();
-                return Ok(Err(BmcError::NothingHappened {
-                    call,
-                    waited,
-                    seen: seen.to_string(),
-                }));
-            }
-            tokio::time::sleep(self.limits.poll).await;
+        match &self.driver {
+            Driver::Redfish(bmc) => bmc.set_boot_once(boot).await,
+            Driver::Ipmi(bmc) => bmc.set_boot_once(boot).await,
         }
     }
 
@@ -192,13 +142,8 @@ impl Bmc {
                 }
                 Err(error) => watch.waiting_for(format!("the BMC to show power {wanted}; {error}")),
             }
-            let pause = match &seen {
-                Err(BmcError::Busy {
-                    retry_after: Some(after),
-                    ..
-                }) => (*after).max(self.limits.poll),
-                Ok(_) | Err(_) => self.limits.poll,
-            };
+            let poll = self.limits.poll;
+            let pause = seen.as_ref().err().map_or(poll, |error| error.pause(poll));
             match watch.pause(pause).await {
                 Ok(()) => {}
                 Err(Stopped::Cancelled) => return Err(BmcError::Cancelled),

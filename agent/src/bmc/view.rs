@@ -46,6 +46,8 @@ pub struct BootOverride {
     /// Boot mode of the override. Some BMCs drop the requested mode, and the firmware then uses its
     /// own setting.
     pub mode: Option<Firmware>,
+    /// The refusal of a BMC that made the change all the same.
+    pub refusal: Option<String>,
 }
 
 impl BootOverride {
@@ -64,8 +66,11 @@ impl BootOverride {
 impl fmt::Display for BootOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "boot override {:?} to {:?}", self.enabled, self.target)?;
-        match self.mode {
-            Some(mode) => write!(f, " ({mode:?})"),
+        if let Some(mode) = self.mode {
+            write!(f, " ({mode:?})")?;
+        }
+        match &self.refusal {
+            Some(refusal) => write!(f, ", set although the BMC refused it ({refusal})"),
             None => Ok(()),
         }
     }
@@ -96,6 +101,16 @@ pub enum BootOnce {
     Pxe,
     /// Clears the override, so that the machine follows the boot order of its firmware.
     None,
+}
+
+impl BootOnce {
+    /// Returns whether the next boot goes to this target.
+    pub fn holds(self, seen: &BootOverride) -> bool {
+        match self {
+            Self::Pxe => seen.network(),
+            Self::None => seen.local(),
+        }
+    }
 }
 
 /// Power actions, with the names of Redfish `ResetType`.

@@ -9,7 +9,7 @@ use muster_core::wire::bmc::Power;
 use muster_core::wire::job::JobSpec;
 
 use super::context::JobContext;
-use crate::bmc::{Bmc, BmcError, EventEntry, Sensor};
+use crate::bmc::{Bmc, EventEntry, Sensor};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const ENTRIES: usize = 50;
@@ -37,7 +37,7 @@ pub(super) async fn collect(context: &JobContext) {
             context.voice.log(shortened(format!(
                 "the BMC's event log cannot be read: {error}"
             )));
-            if !matches!(error, BmcError::Unsupported { .. }) {
+            if !error.is_refusal() {
                 return;
             }
         }

@@ -18,6 +18,7 @@ use self::tool::{Tool, Words};
 use super::error::{BmcError, shortened};
 use super::evidence::{EventEntry, Sensor};
 use super::pace::{Limits, Slot};
+use super::read_back::read_back;
 use super::view::{BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset};
 
 /// A BMC reached by IPMI.
@@ -35,7 +36,7 @@ struct Inner {
 
 /// Returns the `bootdev` arguments for a boot target, best first. Some BMCs accept `none` and
 /// ignore the request.
-pub(super) fn boot_ways(boot: BootOnce) -> &'static [&'static str] {
+fn boot_ways(boot: BootOnce) -> &'static [&'static str] {
     match boot {
         BootOnce::Pxe => &["pxe"],
         BootOnce::None => &["none", "disk"],
@@ -85,16 +86,38 @@ impl Ipmi {
         })
     }
 
-    /// Sets the boot target at index `way` of [`boot_ways`], for the next boot only.
-    pub(super) async fn set_boot(&self, boot: BootOnce, way: usize) -> Result<(), BmcError> {
-        let mut arguments = vec!["chassis", "bootdev", boot_ways(boot)[way]];
+    /// Sets the target of the next boot and reads the override back. Tries each way until the
+    /// override reads back as requested.
+    pub(super) async fn set_boot_once(&self, boot: BootOnce) -> Result<BootOverride, BmcError> {
+        let _alone = self.writer().await;
+        let limits = self.inner.tool.limits;
+        let mut refusal = None;
+        for way in boot_ways(boot) {
+            match self.set_boot(way).await {
+                Ok(()) => match read_back(limits, boot, || self.boot_override()).await? {
+                    Ok(set) => return Ok(set),
+                    Err(unchanged) => refusal = Some(unchanged),
+                },
+                Err(unsupported @ BmcError::Unsupported { .. }) => {
+                    refusal = refusal.or(Some(unsupported));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refusal
+            .expect("there is at least one way, and every way that did not return left its reason"))
+    }
+
+    /// Sets the boot target for the next boot only.
+    async fn set_boot(&self, way: &str) -> Result<(), BmcError> {
+        let mut arguments = vec!["chassis", "bootdev", way];
         if self.inner.firmware == Firmware::Uefi {
             arguments.push("options=efiboot");
         }
         self.run(&arguments).await.map(drop)
     }
 
-    pub(super) async fn boot_override(&self) -> Result<BootOverride, BmcError> {
+    async fn boot_override(&self) -> Result<BootOverride, BmcError> {
         let said = self.run(&["chassis", "bootparam", "get", "5"]).await?;
         boot_flags(&said).ok_or_else(|| BmcError::Garbage {
             what: format!("its boot flags are {:?}", shortened(&said)),
@@ -190,6 +213,7 @@ fn boot_flags(said: &str) -> Option<BootOverride> {
         enabled,
         target,
         mode: Some(if efi { Firmware::Uefi } else { Firmware::Bios }),
+        refusal: None,
     })
 }
 

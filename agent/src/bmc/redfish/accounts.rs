@@ -3,7 +3,8 @@
 use muster_core::values::Secret;
 use serde_json::{Value, json};
 
-use super::client::{Redfish, link};
+use super::client::Redfish;
+use super::links::link;
 use crate::bmc::error::BmcError;
 
 impl Redfish {
@@ -30,13 +31,22 @@ impl Redfish {
             Err(BmcError::Unsupported { .. }) => return Err(none()),
             Err(error) => return Err(error),
         };
+        // An operator's account may not read the others.
+        let mut unread = None;
         for path in self.members(&accounts).await? {
-            if self.get(&path).await?["UserName"].as_str() == Some(self.user()) {
-                return Ok(path);
+            match self.get(&path).await {
+                Ok(account) if account["UserName"].as_str() == Some(self.user()) => {
+                    return Ok(path);
+                }
+                Ok(_) => {}
+                Err(error) if error.is_refusal() => unread = Some(error),
+                Err(error) => return Err(error),
             }
         }
-        Err(BmcError::Unsupported {
-            what: "its account service does not list the account we log in with".into(),
-        })
+        let mut what = "its account service does not list the account we log in with".to_owned();
+        if let Some(error) = unread {
+            what = format!("{what}, and does not show each account: {error}");
+        }
+        Err(BmcError::Unsupported { what })
     }
 }

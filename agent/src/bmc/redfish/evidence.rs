@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::client::{Redfish, link, next_page};
+use super::client::Redfish;
+use super::links::{bare, link, next_page};
 use crate::bmc::error::{BmcError, shortened};
 use crate::bmc::evidence::{EventEntry, Sensor};
 
@@ -41,10 +42,15 @@ impl Redfish {
         if let Some(manager) = system["Links"]["ManagedBy"].get(0) {
             places.push(self.get(&link(manager)?).await?["LogServices"].clone());
         }
+        let mut forbidden = None;
         for place in places.iter().filter(|place| place.is_object()) {
             let services = match self.get(&link(place)?).await {
                 Ok(services) => services,
                 Err(BmcError::Unsupported { .. }) => continue,
+                Err(error @ BmcError::Forbidden { .. }) => {
+                    forbidden = Some(error);
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             let members = services["Members"]
@@ -56,16 +62,16 @@ impl Redfish {
                 .collect();
             paths.sort_by_key(|path| {
                 LOGS.iter()
-                    .position(|name| path.ends_with(&format!("/{name}")))
+                    .position(|name| bare(path).ends_with(&format!("/{name}")))
                     .unwrap_or(LOGS.len())
             });
             if let Some(path) = paths.first() {
                 return link(&self.get(path).await?["Entries"]);
             }
         }
-        Err(BmcError::Unsupported {
+        Err(forbidden.unwrap_or_else(|| BmcError::Unsupported {
             what: "it keeps no event log".into(),
-        })
+        }))
     }
 
     pub(in crate::bmc) async fn sensors(&self) -> Result<Vec<Sensor>, BmcError> {
@@ -108,7 +114,7 @@ impl Redfish {
     async fn chassis_path(&self) -> Result<String, BmcError> {
         let system = self.get(self.system_path().await?).await?;
         match system["Links"]["Chassis"].get(0) {
-            Some(chassis) => link(chassis),
+            Some(chassis) => link(chassis).map(|path| bare(&path).to_owned()),
             None => Err(BmcError::Unsupported {
                 what: "its system names no chassis".into(),
             }),

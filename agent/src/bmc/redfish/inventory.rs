@@ -5,7 +5,8 @@ use muster_core::firmware::{BiosValue, BmcInventory, SeenFirmware, is_secret};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::client::{Redfish, link, next_page};
+use super::client::Redfish;
+use super::links::{link, listed, next_page};
 use crate::bmc::error::{BmcError, shortened};
 
 /// Maximum number of inventory members. A machine with eight GPUs lists a hundred.
@@ -95,7 +96,7 @@ impl Redfish {
         };
         let mut page = first;
         for _ in 0..PAGES {
-            for member in page["Members"].as_array().map_or(&[][..], Vec::as_slice) {
+            for member in listed(&page)? {
                 if seen.firmware.len() >= FIRMWARE {
                     seen.unread
                         .push(format!("the firmware inventory beyond {FIRMWARE} members"));
@@ -137,11 +138,12 @@ impl Redfish {
     }
 
     /// Reads a resource and repeats a retryable failure once. A BMC can be busy for a moment, and
-    /// the inventory is read only once a day.
+    /// the inventory is read only once a day. A longer wait than the inventory's own is not kept.
     pub(super) async fn ask(&self, path: &str) -> Result<Value, BmcError> {
         match self.get(path).await {
             Err(error) if error.retryable() => {
-                tokio::time::sleep(self.limits().ask_again).await;
+                let limits = self.limits();
+                tokio::time::sleep(error.pause(limits.ask_again).min(limits.inventory)).await;
                 self.get(path).await
             }
             answer => answer,

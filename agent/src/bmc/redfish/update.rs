@@ -8,7 +8,8 @@ use muster_core::firmware::BiosValue;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::client::{Redfish, link};
+use super::client::Redfish;
+use super::links::{bare, link};
 use crate::bmc::error::{BmcError, shortened};
 use crate::bmc::view::{TaskState, TaskView};
 
@@ -19,11 +20,12 @@ const TASKS: usize = 10;
 
 impl Redfish {
     /// Sets BIOS attributes for the next boot. Waits until the attributes read back as pending, if
-    /// the BMC reports pending values.
+    /// the BMC reports pending values. Returns the refusal of a BMC that made the change all the
+    /// same.
     pub(in crate::bmc) async fn set_bios(
         &self,
         wanted: &BTreeMap<String, BiosValue>,
-    ) -> Result<(), BmcError> {
+    ) -> Result<Option<BmcError>, BmcError> {
         let _alone = self.writer().await;
         let system = self.get(self.system_path().await?).await?;
         let bios = match &system["Bios"] {
@@ -43,14 +45,33 @@ impl Redfish {
             }
             settings => link(settings)?,
         };
-        self.patch(&settings, &settings_body(wanted, offered))
-            .await?;
+        match self.patch(&settings, &settings_body(wanted, offered)).await {
+            Ok(()) => self.wait_pending(&settings, wanted).await.map(|()| None),
+            Err(error) if error.is_refusal() || matches!(error, BmcError::Garbage { .. }) => {
+                let shown = match self.get(&settings).await {
+                    Ok(document) => document["Attributes"].clone(),
+                    Err(_) => Value::Null,
+                };
+                let is_set = wanted.keys().all(|name| shown.get(name).is_some())
+                    && dropped(wanted, &shown).is_none();
+                is_set.then_some(Some(error.clone())).ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until the settings object shows the values, if it shows any.
+    async fn wait_pending(
+        &self,
+        settings: &str,
+        wanted: &BTreeMap<String, BiosValue>,
+    ) -> Result<(), BmcError> {
         let started = Instant::now();
         loop {
             // Some BMCs report the pending values here, some the current values, some no values.
-            let shown = match self.get(&settings).await {
+            let shown = match self.get(settings).await {
                 Ok(document) => document["Attributes"].clone(),
-                Err(BmcError::Unsupported { .. }) => return Ok(()),
+                Err(error) if error.is_refusal() => return Ok(()),
                 Err(error) => return Err(error),
             };
             let Some(seen) = dropped(wanted, &shown) else {
@@ -101,10 +122,8 @@ impl Redfish {
             });
         }
         let plain = json!({ "ImageURI": image, "TransferProtocol": "HTTP" });
-        let list = service["FirmwareInventory"]["@odata.id"]
-            .as_str()
-            .unwrap_or_default()
-            .trim_end_matches('/');
+        let list = service["FirmwareInventory"]["@odata.id"].as_str();
+        let list = bare(list.unwrap_or_default());
         if parts.is_empty() || list.is_empty() {
             return self.begin(&target, &plain).await;
         }
@@ -120,18 +139,19 @@ impl Redfish {
     /// Reads the progress of a task.
     pub(in crate::bmc) async fn task(&self, path: &str) -> Result<TaskView, BmcError> {
         match self.get_task(path).await {
-            Ok(document) => Ok(view(&document)),
-            // Some BMCs delete a task when the task ends or when the BMC restarts.
-            Err(BmcError::Unsupported { what }) => Ok(TaskView {
+            Ok(Ok(document)) => Ok(view(&document)),
+            // iLO deletes a task when the task ends (ironcore-dev/metal-operator issue 668),
+            // OpenBMC when the BMC restarts (ibm-openbmc/dev issue 3197).
+            Ok(Err(said)) => Ok(TaskView {
                 state: TaskState::Gone,
                 percent: None,
-                said: vec![what],
+                said: vec![said],
             }),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns the running tasks among the latest tasks.
+    /// Returns the running tasks among the latest tasks, an empty list for a BMC without tasks.
     pub(in crate::bmc) async fn running_tasks(&self) -> Result<Vec<String>, BmcError> {
         let root = self.get("/redfish/v1").await?;
         let service = match &root["Tasks"] {
@@ -141,11 +161,8 @@ impl Redfish {
         let Ok(list) = link(&service["Tasks"]) else {
             return Ok(Vec::new());
         };
-        let page = self.get(&list).await?;
-        let members = page["Members"].as_array().map_or(&[][..], Vec::as_slice);
         let mut running = Vec::new();
-        for member in members.iter().rev().take(TASKS) {
-            let path = link(member)?;
+        for path in self.members(&list).await?.into_iter().rev().take(TASKS) {
             if self.task(&path).await?.state == TaskState::Running {
                 running.push(path);
             }
@@ -197,6 +214,8 @@ fn view(document: &Value) -> TaskView {
         Some("Pending" | "Suspended") => TaskState::Waits,
         Some(_) => TaskState::Running,
         None if document["error"].is_object() => TaskState::Failed,
+        // A task that shows no state is no proof of an end. A monitor shows the result instead.
+        None if is_task(document) => TaskState::Running,
         None => TaskState::Done,
     };
     let messages = document["Messages"]
@@ -218,6 +237,11 @@ fn view(document: &Value) -> TaskView {
             .map(|percent| percent.min(100)),
         said: said[from..].to_vec(),
     }
+}
+
+fn is_task(document: &Value) -> bool {
+    let kind = document["@odata.type"].as_str();
+    kind.is_some_and(|kind| kind.starts_with("#Task."))
 }
 
 #[cfg(test)]
@@ -243,6 +267,11 @@ mod tests {
             (json!({"TaskState": "Pending"}), TaskState::Waits),
             (json!({"TaskState": "New"}), TaskState::Running),
             (json!({"TaskState": "Verifying"}), TaskState::Running),
+            (
+                json!({"@odata.type": "#Task.v1_7_4.Task", "Id": "7"}),
+                TaskState::Running,
+            ),
+            (json!({"Id": "result of a monitor"}), TaskState::Done),
             (Value::Null, TaskState::Done),
             (
                 json!({"error": {"@Message.ExtendedInfo": [{"Message": "no"}]}}),

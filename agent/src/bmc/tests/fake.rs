@@ -64,6 +64,12 @@ pub(crate) struct State {
     pub(crate) has_accounts: bool,
     /// Number of refused logins until the account is locked forever.
     pub(crate) locks_after: usize,
+    /// Seconds in the `Retry-After` header of a busy answer.
+    pub(crate) retry_after: &'static str,
+    /// The system shows no `PowerState`.
+    pub(crate) hides_power: bool,
+    /// Makes a change of the override, and answers with this refusal.
+    pub(crate) refusal: Option<&'static str>,
     /// Update service and BIOS, if present.
     pub(crate) hardware: Option<Hardware>,
     pub(crate) resets: Vec<String>,
@@ -128,6 +134,9 @@ impl FakeBmc {
             cannot_restart: false,
             has_accounts: true,
             locks_after: usize::MAX,
+            retry_after: "7",
+            hides_power: false,
+            refusal: None,
             hardware: None,
             resets: Vec::new(),
             calls: 0,
@@ -136,7 +145,10 @@ impl FakeBmc {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (acceptor, certificate) = tls();
-        let accepts = tokio::spawn(accept(listener, acceptor, Arc::clone(&state)));
+        let shared = Arc::clone(&state);
+        let accepts = tokio::spawn(accept(listener, acceptor, move |request| {
+            answer(Arc::clone(&shared), request)
+        }));
         let password = Secret::new("secret");
         let address = "127.0.0.1".parse().unwrap();
         let target = BmcTarget {
@@ -167,7 +179,7 @@ impl FakeBmc {
     }
 }
 
-fn tls() -> (TlsAcceptor, Digest) {
+pub(super) fn tls() -> (TlsAcceptor, Digest) {
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["bmc".to_owned()]).unwrap();
     let der = cert.der().clone();
@@ -183,17 +195,24 @@ fn tls() -> (TlsAcceptor, Digest) {
     (TlsAcceptor::from(Arc::new(config)), certificate)
 }
 
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<Mutex<State>>) {
+/// Serves each connection with these answers.
+pub(super) async fn accept<A, F>(listener: TcpListener, acceptor: TlsAcceptor, answer: A)
+where
+    A: Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
+        let (acceptor, answer) = (acceptor.clone(), answer.clone());
         connections.spawn(async move {
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };
-            let router = Router::new()
-                .fallback(move |request: Request<Body>| answer(Arc::clone(&state), request));
+            let router = Router::new().fallback(move |request: Request<Body>| {
+                let answer = answer.clone();
+                async move { answer(request).await }
+            });
             let service = TowerToHyperService::new(router);
             // A lost reply ends the connection by a panic in the handler. The client sees a closed
             // connection.
@@ -207,7 +226,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<Mutex<S
 async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 16).await.unwrap();
-    let (fault, response) = {
+    let (fault, retry_after, response) = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.calls += 1;
         let lock = format!("admin:{}", state.password);
@@ -224,6 +243,7 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Bo
         }
         (
             state.fault,
+            state.retry_after,
             serve(
                 &mut state,
                 &parts.method,
@@ -244,7 +264,7 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Bo
             panic!("the connection ends here")
         }
         Fault::LostReply => return response,
-        Fault::Busy => return busy(),
+        Fault::Busy => return busy(retry_after),
         Fault::Garbage => "<html>HTTPd error</html>".to_owned(),
         Fault::Deep => "[".repeat(100_000),
         Fault::Huge => format!("{{\"x\": \"{}\"}}", "x".repeat(2 << 20)),
@@ -260,7 +280,7 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Bo
     Response::new(Body::from(misfit))
 }
 
-fn basic(text: &str) -> String {
+pub(super) fn basic(text: &str) -> String {
     use std::fmt::Write as _;
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut encoded = String::from("Basic ");
@@ -287,14 +307,14 @@ fn reply(status: StatusCode, body: &Value) -> Response<Body> {
     response
 }
 
-fn busy() -> Response<Body> {
+fn busy(retry_after: &'static str) -> Response<Body> {
     let mut response = reply(
         StatusCode::SERVICE_UNAVAILABLE,
         &json!({"error": {"message": "Try later."}}),
     );
     response
         .headers_mut()
-        .insert(header::RETRY_AFTER, "7".parse().unwrap());
+        .insert(header::RETRY_AFTER, retry_after.parse().unwrap());
     response
 }
 
@@ -370,7 +390,13 @@ fn patch(state: &mut State, boot: &Value) -> Response<Body> {
         .into();
         state.target = target.unwrap_or(&state.target).into();
     }
-    reply(StatusCode::OK, &json!({}))
+    match state.refusal {
+        Some(words) => reply(
+            StatusCode::BAD_REQUEST,
+            &json!({"error": {"message": words}}),
+        ),
+        None => reply(StatusCode::OK, &json!({})),
+    }
 }
 
 fn root(state: &State) -> Value {
@@ -391,8 +417,9 @@ fn system(state: &mut State) -> Value {
     } else {
         &["On", "ForceOff", "ForceRestart"]
     };
+    let power = state.power();
     json!({
-        "PowerState": state.power(),
+        "PowerState": (!state.hides_power).then_some(power),
         "UUID": "4C4C4544-0043-4810-8052-B4C04F4E3132",
         "SerialNumber": "SN-\u{7}1 ",
         "Model": "Fake",

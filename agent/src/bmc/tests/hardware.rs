@@ -26,6 +26,14 @@ pub(crate) enum Mood {
     SettingsLost,
     /// The update service rejects a list of targets.
     NoTargets,
+    /// The task is gone as soon as the update is made.
+    Forgets,
+    /// As `Forgets`, and the list of tasks is refused.
+    ForgetsUnlisted,
+    /// The task is gone, and no update was made.
+    ForgetsUndone,
+    /// Settings are refused and become pending.
+    SettingsRefused,
 }
 
 /// State of the fake and the received requests.
@@ -106,6 +114,7 @@ impl Hardware {
             ),
             ("GET", LIST) => self.list(),
             ("GET", "/redfish/v1/TaskService") => (200, json!({"Tasks": {"@odata.id": TASKS}})),
+            ("GET", TASKS) if self.mood == Mood::ForgetsUnlisted => (404, Value::Null),
             ("GET", TASKS) => (
                 200,
                 json!({"Members": [{"@odata.id": format!("{TASKS}/1")}]}),
@@ -127,7 +136,13 @@ impl Hardware {
                     self.pending
                         .extend(body["Attributes"].as_object().unwrap().clone());
                 }
-                (200, json!({}))
+                match self.mood {
+                    Mood::SettingsRefused => (
+                        400,
+                        json!({"error": {"message": "The value depends on another attribute."}}),
+                    ),
+                    _ => (200, json!({})),
+                }
             }
             ("POST", _) if self.mood == Mood::NoTargets && !body["Targets"].is_null() => (
                 400,
@@ -172,6 +187,14 @@ impl Hardware {
             _ if !self.runs => (200, json!({"TaskState": "Completed", "TaskStatus": "OK"})),
             Mood::BusyMeanwhile if self.looks < 3 => {
                 (503, json!({"error": {"message": "The BMC restarts."}}))
+            }
+            Mood::Forgets | Mood::ForgetsUnlisted | Mood::ForgetsUndone if self.looks > 1 => {
+                self.runs = false;
+                let (id, version) = self.brings;
+                if self.mood != Mood::ForgetsUndone {
+                    self.versions.insert(id, version.to_owned());
+                }
+                (404, json!({"error": {"message": "no such resource"}}))
             }
             Mood::TaskNeverEnds => (200, running),
             _ if self.looks < 3 => (200, running),

@@ -22,6 +22,7 @@ use crate::watch::Watch;
 pub(crate) mod fake; // The fake BMC
 pub(crate) mod hardware; // Firmware and BIOS of the fake
 mod others; // BMCs of other projects
+mod ways; // Ways of real BMCs
 
 fn quick() -> Bmcs {
     Bmcs::new(Limits {

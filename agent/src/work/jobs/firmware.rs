@@ -180,6 +180,8 @@ impl Setting<'_> {
         let Some(image) = item.image else {
             return Ok(());
         };
+        // Also in an attempt after the start of the update: the BMC may still read the image.
+        context.hold_blob(image);
         let found = before.find(&item.component);
         let versions: Vec<String> = found
             .iter()
@@ -213,8 +215,12 @@ impl Setting<'_> {
             self.begin(&format!("{}/{}", order.images, image.hex()), &parts)
                 .await?
         };
+        let mut forgot = false;
         for task in &tasks {
-            self.follow(item, task).await?;
+            forgot |= self.follow(item, task).await? == TaskState::Gone;
+        }
+        if forgot {
+            self.follow_others(item).await?;
         }
         match item.class {
             UpdateClass::Reboot => Ok(()),
@@ -260,26 +266,53 @@ impl Setting<'_> {
         ))
     }
 
-    /// Follows a task to its end, including restarts of the BMC.
-    async fn follow(&self, item: &WantedFirmware, task: &str) -> Result<(), Failure> {
+    /// Follows the running tasks after a forgotten task: a BMC that restarted can go on under another
+    /// task. A BMC that refuses its list of tasks has no task to follow.
+    async fn follow_others(&self, item: &WantedFirmware) -> Result<(), Failure> {
+        let Self { context, bmc, .. } = self;
+        let running = persist(context, || async {
+            match bmc.running_tasks().await {
+                Err(error) if error.is_refusal() => Ok(Vec::new()),
+                told => told,
+            }
+        });
+        for task in &running.await? {
+            self.follow(item, task).await?;
+        }
+        Ok(())
+    }
+
+    /// Follows a task to its end, including restarts of the BMC. Returns `Waits` for an update that
+    /// goes on with the restart, and `Gone` for a task without a known end.
+    async fn follow(&self, item: &WantedFirmware, task: &str) -> Result<TaskState, Failure> {
         let Self { context, bmc, .. } = self;
         let limits = context.agent.bmcs.limits();
         let watch = context.watch(limits.update);
         let mut percent = None;
         loop {
+            let mut pause = limits.ask_again;
             match bmc.task(task).await {
                 Ok(view) => {
                     percent = view.percent.or(percent);
                     let said = view.said.join("; ");
                     match view.state {
-                        TaskState::Done | TaskState::Gone => {
+                        TaskState::Done => {
                             context
                                 .voice
                                 .log(format!("the update of {} is over: {said}", item.component));
-                            return Ok(());
+                            return Ok(view.state);
+                        }
+                        TaskState::Gone => {
+                            context.voice.log(format!(
+                                "the BMC forgot the task of the update of {} ({said}); the version that it shows decides",
+                                item.component
+                            ));
+                            return Ok(view.state);
                         }
                         // The update is staged and waits for the restart.
-                        TaskState::Waits if item.class == UpdateClass::Reboot => return Ok(()),
+                        TaskState::Waits if item.class == UpdateClass::Reboot => {
+                            return Ok(view.state);
+                        }
                         TaskState::Failed => {
                             let message = format!(
                                 "the BMC could not update {} to {}: {said}",
@@ -292,11 +325,12 @@ impl Setting<'_> {
                     watch.waiting_for(format!("the BMC to update {} ({said})", item.component));
                 }
                 Err(error) if error.retryable() => {
+                    pause = error.pause(pause);
                     watch.waiting_for(format!("the BMC of {} ({error})", context.job.node_name))
                 }
                 Err(error) => return Err(error.into()),
             }
-            if watch.pause(limits.ask_again).await.is_err() {
+            if watch.pause(pause).await.is_err() {
                 let far = percent.map_or_else(String::new, |percent| format!(", at {percent} %"));
                 let (component, within) = (&item.component, limits.update.as_secs() / 60);
                 let message = format!(
@@ -329,7 +363,13 @@ impl Setting<'_> {
         let mut last = None;
         for _ in 0..TRIES {
             match self.bmc.set_bios(wanted).await {
-                Ok(()) => return Ok(()),
+                Ok(None) => return Ok(()),
+                Ok(Some(refusal)) => {
+                    self.context
+                        .voice
+                        .log(format!("BIOS settings are set, although {refusal}"));
+                    return Ok(());
+                }
                 Err(error @ BmcError::NothingHappened { .. }) => {
                     return Err(fatal(FailureCode::BiosSettingsDropped, error.to_string()));
                 }
@@ -405,10 +445,7 @@ impl Setting<'_> {
             "the BMC of {} ({error})",
             self.context.job.node_name
         ));
-        let after = match error {
-            BmcError::Busy { retry_after, .. } => retry_after.unwrap_or(limits.ask_again),
-            _ => limits.ask_again,
-        };
+        let after = error.pause(limits.ask_again);
         tokio::time::sleep(after.max(Duration::from_millis(1))).await;
     }
 }

@@ -144,10 +144,7 @@ async fn observe_once(context: &JobContext, bmc: &Bmc) -> Result<BmcView, BmcErr
     loop {
         match bmc.observe().await {
             Err(error) if error.retryable() => {
-                context
-                    .voice
-                    .waiting_for(format!("the BMC of {} ({error})", context.job.node_name));
-                tokio::time::sleep(context.agent.bmcs.limits().ask_again).await;
+                wait_for(context, &error).await;
             }
             said => return said,
         }
@@ -325,10 +322,10 @@ async fn once_not_busy(context: &JobContext, bmc: &Bmc, reset: Reset) -> Result<
                 context.voice.log(error.to_string());
                 return Ok(());
             }
-            Err(error @ BmcError::Busy { retry_after, .. }) => {
-                (error, retry_after.unwrap_or(limits.ask_again))
+            Err(error @ (BmcError::Busy { .. } | BmcError::Unreachable { .. })) => {
+                let pause = error.pause(limits.ask_again);
+                (error, pause)
             }
-            Err(error @ BmcError::Unreachable { .. }) => (error, limits.ask_again),
             Err(error) => return Err(error),
         };
         watch.waiting_for(format!("the BMC of {} ({error})", context.job.node_name));
@@ -375,14 +372,20 @@ pub(super) async fn persist<T, F: Future<Output = Result<T, BmcError>>>(
         match ask().await {
             Ok(answer) => return Ok(answer),
             Err(error) if error.retryable() => {
-                context
-                    .voice
-                    .waiting_for(format!("the BMC of {} ({error})", context.job.node_name));
-                tokio::time::sleep(context.agent.bmcs.limits().ask_again).await;
+                wait_for(context, &error).await;
             }
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Waits before the same call, as long as a busy BMC asks for.
+async fn wait_for(context: &JobContext, error: &BmcError) {
+    context
+        .voice
+        .waiting_for(format!("the BMC of {} ({error})", context.job.node_name));
+    let ask_again = context.agent.bmcs.limits().ask_again;
+    tokio::time::sleep(error.pause(ask_again)).await;
 }
 
 impl From<BmcError> for Failure {

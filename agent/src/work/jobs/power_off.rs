@@ -54,31 +54,36 @@ pub(super) async fn off_by_bmc(
     context.redeem_power(permit).await?;
     if let Some(login) = login
         && ask(context, login).await
-        && seen_off(context, bmc, limits.shutdown).await?
+        && seen_off(context, bmc, limits.shutdown).await?.is_none()
     {
         return Ok(JobResult::PoweredOff);
     }
     context.voice.log("the BMC cuts the power");
     power::force_off(context, bmc).await?;
     match seen_off(context, bmc, limits.power_off).await? {
-        true => Ok(JobResult::PoweredOff),
-        false => Err(failed(
+        None => Ok(JobResult::PoweredOff),
+        Some(seen) => Err(failed(
             FailureCode::PowerOffNotSeen,
             format!(
-                "the BMC still shows it on {} s after it was told to cut the power",
+                "the BMC still shows {seen} {} s after it was told to cut the power",
                 limits.power_off.as_secs()
             ),
         )),
     }
 }
 
-async fn seen_off(context: &JobContext, bmc: &Bmc, within: Duration) -> Result<bool, Failure> {
+/// Waits until the BMC shows off. Returns the state that it shows instead.
+async fn seen_off(
+    context: &JobContext,
+    bmc: &Bmc,
+    within: Duration,
+) -> Result<Option<String>, Failure> {
     match bmc
         .wait_power(PowerState::Off, &context.watch(within))
         .await
     {
-        Ok(_) => Ok(true),
-        Err(BmcError::NothingHappened { .. }) => Ok(false),
+        Ok(_) => Ok(None),
+        Err(BmcError::NothingHappened { seen, .. }) => Ok(Some(seen)),
         Err(error) => Err(error.into()),
     }
 }

@@ -7,6 +7,7 @@ use muster_core::wire::firmware::SetFirmware;
 use muster_core::wire::node::FailureCode;
 
 use super::*;
+use crate::blobs::tests::fetch_eight;
 use crate::bmc::tests::hardware::{Hardware, Mood};
 
 /// The limit of a wait without an end in the test.
@@ -289,6 +290,66 @@ async fn an_update_is_fetched_from_the_site_followed_and_read_back() {
     assert!(
         acts.ends_with(&["update bios".to_owned(), "power_on".to_owned()]),
         "{acts:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_image_stays_in_the_cache_until_the_end_of_the_attempt() {
+    let world = World::new(limits()).await;
+    let bmc = fake(Mood::Well).await;
+    let spec = world.order(
+        &bmc.target,
+        update("BMC", "1.1", UpdateClass::None),
+        Some(PermitId::new()),
+    );
+    let blobs = world.agent.blobs.clone().with_bound(1);
+    blobs.begin_bound();
+    let image = blobs.path(Digest::of(b"image"));
+    let attempt = world.job(spec, Vec::new());
+    job::run(Arc::clone(&attempt), CancellationToken::new()).await;
+    fetch_eight(&blobs, b"another ").await;
+    assert!(image.exists());
+    drop(attempt);
+    fetch_eight(&blobs, b"a third ").await;
+    assert!(!image.exists());
+}
+
+#[tokio::test]
+async fn a_forgotten_task_proves_no_end_and_the_version_decides() {
+    let mut world = World::new(Limits {
+        boot: SOON,
+        ..limits()
+    })
+    .await;
+    let item = || update("BMC", "1.1", UpdateClass::None);
+    for mood in [Mood::Forgets, Mood::ForgetsUnlisted] {
+        let bmc = fake(mood).await;
+        let changed = told(world.set(&bmc.target, item(), Vec::new()).await).unwrap();
+        assert_eq!(changed, ["firmware BMC is 1.1, it was 1.0"], "{mood:?}");
+    }
+    {
+        let ledger = world.server.ledger.lock().unwrap();
+        let told = format!("{:?}", ledger.renewals);
+        assert!(told.contains("forgot the task"), "{told}");
+        assert!(!told.contains("is over"), "{told}");
+    }
+    let bmc = fake(Mood::ForgetsUndone).await;
+    let failure = told(world.set(&bmc.target, item(), Vec::new()).await).unwrap_err();
+    assert_eq!(failure.code.as_str(), "firmware_unchanged");
+}
+
+#[tokio::test]
+async fn settings_that_are_set_and_refused_hold_and_the_words_are_kept() {
+    let mut world = World::new(limits()).await;
+    let bmc = fake(Mood::SettingsRefused).await;
+    let changed = told(world.set(&bmc.target, sriov(), Vec::new()).await).unwrap();
+    assert_eq!(changed, ["bios Sriov is Enabled, it was Disabled"]);
+    let ledger = world.server.ledger.lock().unwrap();
+    let told = format!("{:?}", ledger.renewals);
+    assert!(
+        told.contains("BIOS settings are set, although")
+            && told.contains("The value depends on another attribute."),
+        "{told}"
     );
 }
 

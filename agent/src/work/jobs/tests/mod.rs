@@ -190,6 +190,7 @@ async fn a_busy_or_garbled_answer_is_asked_again_and_the_act_is_done_once() {
     ] {
         let bmc = FakeBmc::start().await;
         bmc.state().power = "On";
+        bmc.state().retry_after = "0";
         bmc.misbehave(fault);
         world.server.ledger.lock().unwrap().renewals.clear();
         let waiting = tokio::spawn(job::run(
@@ -288,6 +289,53 @@ async fn a_bmc_that_changes_its_override_only_while_off_is_switched_off_for_it()
     assert_eq!(bmc.state().target, "Pxe", "set in between");
     let before = "power on; boot override not to be set before it is off";
     assert_eq!(world.acts(), [("reset".to_owned(), before.to_owned())]);
+}
+
+#[tokio::test]
+async fn an_override_that_is_set_and_refused_boots_and_the_words_are_kept() {
+    let world = World::new(limits()).await;
+    let bmc = FakeBmc::start().await;
+    bmc.state().refusal = Some("It depends on other attributes.");
+    world.start(&bmc.target, Vec::new()).await.unwrap();
+    assert_eq!(bmc.state().resets, ["On"]);
+    let acts = world.acts();
+    let (_, before) = &acts[0];
+    assert!(
+        before.contains("set although the BMC refused it")
+            && before.contains("It depends on other attributes."),
+        "{before}"
+    );
+}
+
+#[tokio::test]
+async fn a_power_state_that_is_not_shown_is_told_as_unknown() {
+    let mut world = World::new(Limits {
+        between: Duration::from_millis(100),
+        power_off: Duration::from_millis(100),
+        ..limits()
+    })
+    .await;
+    let bmc = FakeBmc::start().await;
+    bmc.state().hides_power = true;
+    let failure = world.start(&bmc.target, Vec::new()).await.unwrap_err();
+    assert_eq!(
+        failure.code.as_str(),
+        "power_unknown",
+        "{}",
+        failure.message
+    );
+    assert!(world.acts().is_empty() && bmc.state().resets.is_empty());
+    let Outcome::Failed { failure } = world.outcome_of_power_off(&bmc.target).await else {
+        panic!("off was not seen")
+    };
+    assert_eq!(failure.code.as_str(), "power_off_not_seen");
+    assert!(
+        failure
+            .message
+            .contains("still shows an unknown power state"),
+        "{}",
+        failure.message
+    );
 }
 
 #[tokio::test]
