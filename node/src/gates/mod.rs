@@ -32,6 +32,7 @@ use muster_core::wire::node::{Failure, FailureCode, GatePlan};
 
 pub use command::command;
 pub use pair::command as pair_command;
+pub use parsers::Unread;
 pub use read::{Judged, Parsed, Question, Shown, judge, read, read_text};
 
 pub(crate) use cursor::Kept;

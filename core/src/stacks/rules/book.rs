@@ -131,6 +131,8 @@ pub enum Check {
     Least {
         of: String,
         on: String,
+        #[serde(default)]
+        over: Option<Over>,
         rows: Vec<LeastRow>,
     },
     /// Every package of `of` has at least the version `version`. A stack without `of` fits.
@@ -139,6 +141,8 @@ pub enum Check {
     Most {
         of: String,
         on: String,
+        #[serde(default)]
+        over: Option<Over>,
         rows: Vec<MostRow>,
     },
     /// A package name of `of` ends with the CUDA major number in the row for `on`'s branch.
@@ -183,6 +187,15 @@ pub enum Check {
     /// Modules built on the node need the headers of every kernel. Prebuilt modules must match one
     /// of the kernels.
     Kernel { dkms: String, precompiled: String },
+}
+
+/// A component that takes the place of an older partner, where the partner's branch is one of
+/// `bases`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Over {
+    pub component: String,
+    pub bases: Vec<u64>,
 }
 
 /// Required content of a stack.

@@ -4,7 +4,7 @@
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
 use super::recordings::fixture;
-use crate::gates::parsers::{Answer, Reading, parse};
+use crate::gates::parsers::{Answer, Reading, parse_whole as parse};
 
 fn read(parser: &str, exit: i32, text: &str) -> Result<Reading, String> {
     parse(

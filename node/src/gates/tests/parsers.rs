@@ -6,7 +6,7 @@ use muster_core::gates::{Limit, Parser, Reference, Verdict, assess};
 use proptest::prelude::*;
 
 use super::bench::{nvme, plan, profile, shipped};
-use crate::gates::parsers::{Answer, Reading, parse};
+use crate::gates::parsers::{Answer, Reading, parse_whole as parse};
 
 const FIO: &str = include_str!("../../../fixtures/fio-3.33-write-verify.json");
 const FIO_RANDOM: &str = include_str!("../../../fixtures/fio-3.33-randwrite.json");

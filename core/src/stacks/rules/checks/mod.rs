@@ -13,6 +13,7 @@ mod like; // A pattern of versions
 mod most; // An upper bound by driver branch
 mod needs; // Required parts of a stack
 mod never; // A bad combination of exact versions
+mod over; // A newer component in the place of an older partner
 mod range; // A lower and an upper bound
 mod same; // Equal versions, or not older
 
@@ -68,13 +69,17 @@ pub(super) fn run_check(check: &Check, packages: &Packages<'_>) -> Vec<Outcome> 
                 .flat_map(|of| same::check_same(packages, of, on, cut))
                 .collect()
         }
-        Check::Least { of, on, rows } => {
-            compare_pairs(packages, of, on, |of, on| least::check_least(of, on, rows))
-        }
+        Check::Least { of, on, over, rows } => compare_pairs(packages, of, on, |of, on| {
+            over::check_over(packages, over.as_ref(), on, |on| {
+                least::check_least(of, on, rows)
+            })
+        }),
         Check::Floor { of, version } => floor::check_floor(packages, of, version),
-        Check::Most { of, on, rows } => {
-            compare_pairs(packages, of, on, |of, on| most::check_most(of, on, rows))
-        }
+        Check::Most { of, on, over, rows } => compare_pairs(packages, of, on, |of, on| {
+            over::check_over(packages, over.as_ref(), on, |on| {
+                most::check_most(of, on, rows)
+            })
+        }),
         Check::CudaMajor { of, on, rows } => cuda_major::check_cuda_major(packages, of, on, rows),
         Check::Flavour { among, rows } => flavour::check_flavour(packages, among, rows),
         Check::Needs(needs) => needs::check_needs(packages, needs),

@@ -7,7 +7,7 @@ use super::{refused, stack};
 
 /// For each branch: a driver, the newest supported toolkit, the next toolkit, and the major number
 /// of the branch's CUDA.
-const BRANCHES: [(&str, &str, &str, u32); 13] = [
+const BRANCHES: [(&str, &str, &str, u32); 14] = [
     ("525.60.13", "12.0", "12.1", 12),
     ("530.30.02", "12.1", "12.2", 12),
     ("535.54.03", "12.2", "12.3", 12),
@@ -22,6 +22,7 @@ const BRANCHES: [(&str, &str, &str, u32); 13] = [
     ("580.65.06", "13.0", "13.1", 13),
     ("590.44.01", "13.1", "13.2", 13),
     ("595.91.07", "13.2", "13.3", 13),
+    ("610.57.04", "13.3", "13.4", 13),
 ];
 
 /// The complete Hopper stack with another driver, toolkit and DCGM.

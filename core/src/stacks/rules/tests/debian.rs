@@ -256,10 +256,7 @@ fn wrong_branches() -> Vec<Row> {
             "toolkit of a newer driver",
             vec![tesla(), tesla_modules(), shared(), toolkit()],
         )
-        .refused_by(
-            &["R1", "R2"],
-            &["nvidia-cuda-toolkit 12.4.131~12.4.1-2", TESLA],
-        ),
+        .refused_by(&["R2"], &["nvidia-cuda-toolkit 12.4.131~12.4.1-2", TESLA]),
         Row::new(
             "a branch without open modules, on Blackwell",
             TRIXIE,

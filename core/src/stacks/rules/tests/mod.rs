@@ -2,6 +2,7 @@
 //! missing facts.
 
 mod branches; // Each driver branch with its CUDA
+mod compat; // CUDA's user space over an older driver
 mod debian; // Debian's own packages, and prebuilt modules
 mod kernels; // Which kernel a node boots
 mod modules; // Kernel modules: open or proprietary, and for which kernel
@@ -198,7 +199,7 @@ fn what_is_not_known_is_never_fine() {
     );
     // An unlisted branch, with a toolkit newer than the toolkit of every listed branch.
     let future = stack(
-        &json!({ "nvidia-open": "610.57.04-1", "nvidia-kernel-open-dkms": "610.57.04-1", "libcuda1": "610.57.04-1", "cuda-toolkit-12-8": null, "cuda-toolkit-13-3": "13.3.0-1" }),
+        &json!({ "nvidia-open": "620.10.01-1", "nvidia-kernel-open-dkms": "620.10.01-1", "libcuda1": "620.10.01-1", "cuda-toolkit-12-8": null, "cuda-toolkit-13-4": "13.4.0-1" }),
         &json!({}),
     );
     assert_eq!(level(&future, "R2"), [Level::Unknown]);

@@ -44,8 +44,7 @@ pub(super) fn wrong_tuples() -> Vec<Tuple> {
     old["datacenter-gpu-manager-4-cuda12"] = json!("1:4.6.0-1");
     let mut new = all("570.124.06-1");
     new["datacenter-gpu-manager-4-cuda12"] = json!("1:4.6.0-1");
-    let newer = |toolkit: &str| {
-        let mut packages = new.clone();
+    let toolkit_of = |mut packages: Value, toolkit: &str| {
         packages["cuda-toolkit-12-8"] = Value::Null;
         packages[toolkit] = json!(format!(
             "{}.0-1",
@@ -55,16 +54,40 @@ pub(super) fn wrong_tuples() -> Vec<Tuple> {
         ));
         packages
     };
+    let newer = |toolkit: &str| toolkit_of(new.clone(), toolkit);
+    let compat = |mut packages: Value, name: &str, version: &str| {
+        packages[name] = json!(version);
+        packages
+    };
+    let major = toolkit_of(old.clone(), "cuda-toolkit-13-0");
     let cdi = |cdi: bool| json!({ "container_runtime": { "default_runtime": "runc", "cdi": cdi } });
     let peermem = || json!({ "modules_load": ["nvidia_peermem"] });
     let built = "linux-modules-nvidia-580-server-open-6.1.0-40-amd64";
     vec![
         (
             "R1",
-            old,
+            major.clone(),
             none(),
-            &["cuda-toolkit-12-8 12.8.1-1", "570.124.06", "550.90.07-1"],
-            new.clone(),
+            &["cuda-toolkit-13-0 13.0.0-1", "driver 580", "550.90.07-1"],
+            // Within CUDA 12, the driver of 12.0 is enough.
+            old.clone(),
+            none(),
+        ),
+        (
+            "R1",
+            // The user space of CUDA 12.8 is none for CUDA 13.
+            compat(major.clone(), "cuda-compat-12-8", "570.211.01-1"),
+            none(),
+            &["cuda-toolkit-13-0 13.0.0-1", "cuda-compat"],
+            compat(major, "cuda-compat-13-0", "580.95.05-1"),
+            none(),
+        ),
+        (
+            "R2",
+            compat(old.clone(), "cuda-compat-12-6", "560.35.05-1"),
+            none(),
+            &["cuda-toolkit-12-8 12.8.1-1", "CUDA 12.4", "550.90.07-1"],
+            compat(old, "cuda-compat-12-8", "570.211.01-1"),
             none(),
         ),
         (

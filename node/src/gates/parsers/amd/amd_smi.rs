@@ -1,12 +1,16 @@
-//! Parser for `amd-smi metric --json`: a list of GPUs, or an object with the list in newer
-//! versions. Numbers carry their unit, or are `N/A`.
+//! Parser for `amd-smi metric --json`: a list of GPUs, or in newer releases an object with a list.
+//! Numbers carry their unit, or are `N/A`. An APU has no section `pcie`, and a guest has no section
+//! `ecc` (ROCm/rocm-systems, amdsmi_cli/subcommands/metric.py).
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::gates::parsers::{Answer, Reading, json, scan};
+use crate::gates::parsers::{Answer, Reading, json, members, scan};
 
 const GPUS_MAX: usize = 256;
+const UNSUPPORTED: &str = "N/A";
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -16,37 +20,71 @@ enum Document {
 }
 
 #[derive(Deserialize)]
-struct Gpu {
-    gpu: usize,
-    usage: Value,
-    power: Value,
-    temperature: Value,
-    pcie: Value,
-    ecc: Value,
-    mem_usage: Value,
+#[serde(transparent)]
+struct Gpu(#[serde(deserialize_with = "members")] BTreeMap<String, Value>);
+
+/// A place of a metric in a GPU's entry, with the releases of ROCm that have the place.
+struct Place {
+    metric: &'static str,
+    section: &'static str,
+    key: &'static str,
+    /// Empty for a count.
+    unit: &'static str,
+    seen: &'static str,
 }
 
-/// Section and key in a GPU's entry, the metric, and the expected unit. Counts have an empty unit.
-const PLACES: [(&str, &str, &str, &str); 9] = [
-    ("power", "socket_power", "gpu.power_draw", "W"),
-    ("temperature", "hotspot", "gpu.temperature", "C"),
-    ("temperature", "mem", "gpu.memory_temperature", "C"),
-    ("pcie", "width", "gpu.pcie_width", ""),
-    ("pcie", "speed", "gpu.pcie_speed", "GT/s"),
-    ("pcie", "replay_count", "gpu.pcie_replays", ""),
-    (
+const fn at(metric: &'static str, section: &'static str, key: &'static str) -> Place {
+    Place {
+        metric,
+        section,
+        key,
+        unit: "",
+        seen: "6 and 7",
+    }
+}
+
+const PLACES: &[Place] = &[
+    Place {
+        unit: "W",
+        ..at("gpu.power_draw", "power", "socket_power")
+    },
+    Place {
+        unit: "C",
+        ..at("gpu.temperature", "temperature", "hotspot")
+    },
+    Place {
+        unit: "C",
+        ..at("gpu.memory_temperature", "temperature", "mem")
+    },
+    at("gpu.pcie_width", "pcie", "width"),
+    Place {
+        unit: "GT/s",
+        ..at("gpu.pcie_speed", "pcie", "speed")
+    },
+    at("gpu.pcie_replays", "pcie", "replay_count"),
+    at(
+        "gpu.ecc_corrected_volatile",
         "ecc",
         "total_correctable_count",
-        "gpu.ecc_corrected_volatile",
-        "",
     ),
-    (
+    at(
+        "gpu.ecc_uncorrected_volatile",
         "ecc",
         "total_uncorrectable_count",
-        "gpu.ecc_uncorrected_volatile",
-        "",
     ),
-    ("usage", "gfx_activity", "gpu.utilization", "%"),
+    Place {
+        unit: "%",
+        ..at("gpu.utilization", "usage", "gfx_activity")
+    },
+    // amd-smi counts a MB as 2^20 bytes: 192 GiB of memory are shown as 196592.
+    Place {
+        unit: "MB",
+        ..at("gpu.memory_total", "mem_usage", "total_vram")
+    },
+    Place {
+        unit: "MB",
+        ..at("gpu.memory_used", "mem_usage", "used_vram")
+    },
 ];
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
@@ -61,70 +99,54 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     }
     let mut reading = Reading::default();
     reading.count("gpu.count", gpus.len());
-    for (index, gpu) in gpus.iter().enumerate() {
-        if gpu.gpu != index {
+    for (index, Gpu(gpu)) in gpus.iter().enumerate() {
+        let number = gpu.get("gpu").ok_or("a GPU has no number")?;
+        if number.as_u64() != Some(index as u64) {
             return Err(format!(
                 "it tells of GPU {} where GPU {index} should be",
-                gpu.gpu
+                scan::word(&number.to_string())
             ));
         }
         let entity = format!("GPU {index}");
-        for (section, key, metric, unit) in PLACES {
-            let held = match section {
-                "power" => &gpu.power,
-                "temperature" => &gpu.temperature,
-                "pcie" => &gpu.pcie,
-                "ecc" => &gpu.ecc,
-                _ => &gpu.usage,
-            };
-            add(&mut reading, &entity, metric, held, key, unit)?;
+        for place in PLACES {
+            match read_place(gpu, place) {
+                Ok(None) => {}
+                Ok(Some(number)) => reading.add_of(place.metric, &entity, number),
+                Err(why) => {
+                    let reason = format!("{entity}: {why} (ROCm: {})", place.seen);
+                    reading.leave(place.metric, reason);
+                }
+            }
         }
-        // amd-smi counts a MB as 2^20 bytes: 192 GiB of memory are shown as 196592.
-        add(
-            &mut reading,
-            &entity,
-            "gpu.memory_total",
-            &gpu.mem_usage,
-            "total_vram",
-            "MB",
-        )?;
-        add(
-            &mut reading,
-            &entity,
-            "gpu.memory_used",
-            &gpu.mem_usage,
-            "used_vram",
-            "MB",
-        )?;
     }
     Ok(reading)
 }
 
-/// Adds a value to the reading. Adds no sample for a value of `N/A`, or for a whole section of
-/// `N/A`. Fails on a missing key or another unit.
-fn add(
-    reading: &mut Reading,
-    entity: &str,
-    metric: &'static str,
-    held: &Value,
-    key: &str,
-    unit: &str,
-) -> Result<(), String> {
-    if held.as_str() == Some("N/A") {
-        return Ok(());
+/// Reads a value. A value of `N/A`, a whole section of `N/A` and a missing section give `None`.
+///
+/// # Errors
+/// Returns a sentence for a section without the key, for another unit, and for no number.
+fn read_place(gpu: &BTreeMap<String, Value>, place: &Place) -> Result<Option<f64>, String> {
+    let Place {
+        section, key, unit, ..
+    } = place;
+    let Some(held) = gpu.get(*section) else {
+        return Ok(None);
+    };
+    if held.as_str() == Some(UNSUPPORTED) {
+        return Ok(None);
     }
     let value = held
-        .get(key)
-        .ok_or_else(|| format!("{entity} does not tell {key}"))?;
-    let unknown = || format!("{entity}: {key} is {}", scan::word(&value.to_string()));
+        .get(*key)
+        .ok_or_else(|| format!("{section} does not tell {key}"))?;
+    let unknown = || format!("{key} is {}", scan::word(&value.to_string()));
     let number = match (value.get("value"), value.get("unit")) {
-        (Some(number), Some(stated)) if stated.as_str() == Some(unit) => number,
-        (None, None) if unit.is_empty() || value.as_str() == Some("N/A") => value,
+        (Some(number), Some(stated)) if stated.as_str() == Some(*unit) => number,
+        (None, None) if unit.is_empty() || value.as_str() == Some(UNSUPPORTED) => value,
         _ => return Err(unknown()),
     };
-    if number.as_str() == Some("N/A") {
-        return Ok(());
+    if number.as_str() == Some(UNSUPPORTED) {
+        return Ok(None);
     }
-    reading.add_of(metric, entity, number.as_f64().ok_or_else(unknown)?);
-    Ok(())
+    number.as_f64().map(Some).ok_or_else(unknown)
 }

@@ -1,6 +1,8 @@
-//! Parser for `rocm-smi -a --showmeminfo vram --json` of ROCm 5 and 6. Every value is text and the
-//! keys carry the units. For an unsupported value, a card omits the key or reports `N/A`. The entry
-//! `system` is beside the cards. The driver's version is the only version in the document.
+//! Parser for `rocm-smi -a --showmeminfo vram --json` of ROCm 5 to 7. Every value is text and the
+//! keys carry the units. For an unsupported value, a card omits the key or reports `N/A`, which may
+//! have a remark: the second die of an MI250 tells no power (ROCm/rocm_smi_lib, rocm_smi.py,
+//! showPower). The entry `system` is beside the cards. The driver's version is the only version in
+//! the document. With the driver of the kernel, the version is the kernel's.
 
 use std::collections::BTreeMap;
 
@@ -20,31 +22,89 @@ struct Document(#[serde(deserialize_with = "members")] BTreeMap<String, Card>);
 #[serde(transparent)]
 struct Card(#[serde(deserialize_with = "members")] BTreeMap<String, Value>);
 
-/// Keys of older and newer versions, the metric, and the divisor for the number.
-const NUMBERS: [(&[&str], &str, f64); 8] = [
-    (
-        &["Temperature (Sensor junction) (C)"],
-        "gpu.temperature",
-        1.0,
-    ),
-    (
-        &["Temperature (Sensor memory) (C)"],
-        "gpu.memory_temperature",
-        1.0,
-    ),
-    (
-        &[
-            "Average Graphics Package Power (W)",
-            "Current Socket Graphics Package Power (W)",
+/// A key of a value, with the releases of ROCm that were seen to write the key.
+#[derive(Clone, Copy)]
+struct Place {
+    seen: &'static str,
+    key: &'static str,
+}
+
+const fn at(seen: &'static str, key: &'static str) -> Place {
+    Place { seen, key }
+}
+
+/// A number of a card. The releases after 6.0 are those of rocm_smi.py in ROCm/rocm-systems.
+struct Number {
+    metric: &'static str,
+    places: &'static [Place],
+    /// The divisor to the metric's unit.
+    divisor: f64,
+}
+
+const NUMBERS: &[Number] = &[
+    Number {
+        metric: "gpu.temperature",
+        places: &[at("5 to 7", "Temperature (Sensor junction) (C)")],
+        divisor: 1.0,
+    },
+    Number {
+        metric: "gpu.memory_temperature",
+        places: &[at("5 to 7", "Temperature (Sensor memory) (C)")],
+        divisor: 1.0,
+    },
+    Number {
+        metric: "gpu.power_draw",
+        places: &[
+            at("5 to 7", "Average Graphics Package Power (W)"),
+            at(
+                "6 and 7, MI300",
+                "Current Socket Graphics Package Power (W)",
+            ),
         ],
-        "gpu.power_draw",
-        1.0,
-    ),
-    (&["Max Graphics Package Power (W)"], "gpu.power_limit", 1.0),
-    (&["GPU use (%)"], "gpu.utilization", 1.0),
-    (&["VRAM Total Memory (B)"], "gpu.memory_total", MEBIBYTE),
-    (&["VRAM Total Used Memory (B)"], "gpu.memory_used", MEBIBYTE),
-    (&["PCIe Replay Count"], "gpu.pcie_replays", 1.0),
+        divisor: 1.0,
+    },
+    Number {
+        metric: "gpu.power_limit",
+        places: &[at("5 to 7", "Max Graphics Package Power (W)")],
+        divisor: 1.0,
+    },
+    Number {
+        metric: "gpu.utilization",
+        places: &[at("5 to 7", "GPU use (%)")],
+        divisor: 1.0,
+    },
+    Number {
+        metric: "gpu.memory_total",
+        places: &[at("5 to 7", "VRAM Total Memory (B)")],
+        divisor: MEBIBYTE,
+    },
+    Number {
+        metric: "gpu.memory_used",
+        places: &[at("5 to 7", "VRAM Total Used Memory (B)")],
+        divisor: MEBIBYTE,
+    },
+    Number {
+        metric: "gpu.pcie_replays",
+        places: &[at("5 to 7", "PCIe Replay Count")],
+        divisor: 1.0,
+    },
+];
+
+/// A word of a card.
+struct Named {
+    metric: &'static str,
+    places: &'static [Place],
+}
+
+const WORDS: &[Named] = &[
+    Named {
+        metric: "gpu.name",
+        places: &[at("5 and 6", "Card series"), at("6 and 7", "Card Series")],
+    },
+    Named {
+        metric: "gpu.vbios",
+        places: &[at("5 to 7", "VBIOS version")],
+    },
 ];
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
@@ -61,11 +121,9 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         .get("system")
         .and_then(|system| system.0.get("Driver version"))
         .and_then(Value::as_str);
-    let driver = driver.ok_or("it does not tell the driver's version")?;
-    if !["5.", "6."].iter().any(|major| driver.starts_with(major)) {
-        return Err(format!("driver {:?} is not known", scan::word(driver)));
+    if let Some(driver) = driver {
+        reading.version("driver", &scan::word(driver));
     }
-    reading.version("driver", &scan::word(driver));
     let mut cards = 0;
     for (name, card) in document.iter().filter(|(name, _)| *name != "system") {
         if name
@@ -94,43 +152,76 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-fn add(reading: &mut Reading, name: &str, Card(card): &Card) -> Result<(), String> {
-    let text = |key: &str| {
-        card.get(key)
-            .and_then(Value::as_str)
-            .filter(|text| *text != "N/A")
-    };
-    let entity = text("PCI Bus")
+fn add(reading: &mut Reading, name: &str, card: &Card) -> Result<(), String> {
+    let entity = card
+        .text("PCI Bus")
         .and_then(scan::pci_address)
         .ok_or_else(|| format!("{name} has no PCI address"))?;
     if reading.samples.iter().any(|sample| sample.entity == entity) {
         return Err(format!("GPU {entity} stands there twice"));
     }
-    for (keys, metric, divisor) in NUMBERS {
-        let Some(key) = keys.iter().find(|key| card.contains_key(**key)) else {
+    for Number {
+        metric,
+        places,
+        divisor,
+    } in NUMBERS
+    {
+        let Some(Place { seen, key }) = places.iter().find(|place| card.0.contains_key(place.key))
+        else {
             continue;
         };
-        let Some(value) = text(key) else { continue };
-        let number = scan::number(value)
-            .ok_or_else(|| format!("{name}: {key} is {:?}", scan::word(value)))?;
-        reading.add_of(metric, &entity, number / divisor);
+        match card.value(key).map(|value| (value, scan::number(value))) {
+            Some((_, Some(number))) => reading.add_of(metric, &entity, number / divisor),
+            Some((value, None)) => {
+                let value = scan::word(value);
+                reading.leave(metric, format!("{name}: {key} is {value:?} (ROCm: {seen})"));
+            }
+            None => {}
+        }
     }
-    for (keys, metric) in [
-        (["Card series", "Card Series"], "gpu.name"),
-        (["VBIOS version", "VBIOS version"], "gpu.vbios"),
-    ] {
-        if let Some(value) = keys.iter().find_map(|key| text(key)) {
+    for Named { metric, places } in WORDS {
+        if let Some(value) = places.iter().find_map(|place| card.text(place.key)) {
             reading.add_word(metric, &entity, value);
         }
     }
-    // `0 (16.0GT/s x16)`
-    if let Some(link) = text("pcie clock level") {
-        let (speed, width) = scan::between(link, "(", ")")
-            .and_then(|link| link.split_once("GT/s x"))
-            .and_then(|(speed, width)| Some((scan::number(speed)?, scan::count(width)?)))
-            .ok_or_else(|| format!("{name}: link {:?} is not understood", scan::word(link)))?;
-        reading.add_of("gpu.pcie_speed", &entity, speed);
-        reading.add_of("gpu.pcie_width", &entity, width);
-    }
+    add_link(reading, name, &entity, card);
     Ok(())
+}
+
+/// Adds the PCIe link: `0 (16.0GT/s x16)`.
+fn add_link(reading: &mut Reading, name: &str, entity: &str, card: &Card) {
+    let Some(link) = card.value("pcie clock level") else {
+        return;
+    };
+    let both = scan::between(link, "(", ")")
+        .and_then(|link| link.split_once("GT/s x"))
+        .and_then(|(speed, width)| Some((scan::number(speed)?, scan::count(width)?)));
+    if let Some((speed, width)) = both {
+        reading.add_of("gpu.pcie_speed", entity, speed);
+        reading.add_of("gpu.pcie_width", entity, width);
+    } else {
+        for metric in ["gpu.pcie_speed", "gpu.pcie_width"] {
+            let reason = format!("{name}: link {:?} is not understood", scan::word(link));
+            reading.leave(metric, reason);
+        }
+    }
+}
+
+impl Card {
+    /// Returns the text of a value, `None` for a missing value and for `N/A`.
+    fn text(&self, key: &str) -> Option<&str> {
+        let text = self.0.get(key).and_then(Value::as_str)?;
+        (!is_unsupported(text)).then_some(text)
+    }
+
+    /// The same as [`Self::text`], with an empty text in the place of a value that is no text.
+    fn value(&self, key: &str) -> Option<&str> {
+        let text = self.0.get(key)?.as_str().unwrap_or_default();
+        (!is_unsupported(text)).then_some(text)
+    }
+}
+
+/// Returns whether a text says that the card has no such value: `N/A`, or `N/A (Secondary die)`.
+fn is_unsupported(text: &str) -> bool {
+    text == "N/A" || text.starts_with("N/A (") && text.ends_with(')')
 }

@@ -1,7 +1,8 @@
 //! Parser for `ibstat`. Without an adapter, ibstat prints no text and exits with 0, and the parser
 //! rejects the empty output. Each adapter states its number of ports, and every port must be
 //! listed. The rails of a node are ports of the same link layer. A port of another layer cannot
-//! replace a rail at any speed.
+//! replace a rail at any speed. The forms are those of rdma-core 50, infiniband-diags/ibstat.c:
+//! ca_dump and port_dump.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,8 @@ use crate::gates::parsers::{Answer, Reading, scan};
 
 const ADAPTERS_MAX: usize = 128;
 const PORTS_MAX: usize = 64;
+/// Kinds of adapters, in the words of ibstat.c. Switches and routers are none.
+const KINDS: [&str; 2] = ["CA", "iWARP RNIC"];
 
 #[derive(Default)]
 struct Adapter {
@@ -24,7 +27,8 @@ struct Port {
     number: usize,
     state: Option<String>,
     physical: Option<String>,
-    rate: Option<f64>,
+    /// The word behind `Rate:`.
+    rate: Option<String>,
     layer: Option<String>,
 }
 
@@ -37,6 +41,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     let mut reading = Reading::default();
     let mut ports = 0;
     let mut active: Layers<'_> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for adapter in &adapters {
         let name = &adapter.name;
         let stated = adapter
@@ -56,28 +61,25 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
                 .physical
                 .as_deref()
                 .ok_or_else(|| missing("physical state"))?;
-            let rate = port.rate.ok_or_else(|| missing("rate"))?;
+            let rate = port.rate.as_deref().ok_or_else(|| missing("rate"))?;
             let layer = port.layer.as_deref().ok_or_else(|| missing("link layer"))?;
             ports += 1;
-            if state == "Active" && physical == "LinkUp" {
-                active
-                    .entry(layer)
-                    .or_default()
-                    .push((rate, entity.clone()));
-            }
+            let is_active = state == "Active" && physical == "LinkUp";
+            *counts.entry(layer).or_default() += usize::from(is_active);
             reading.add_word("ib.state", &entity, state);
             reading.add_word("ib.physical_state", &entity, physical);
-            reading.add_of("ib.rate", &entity, rate);
-            reading.add_word("ib.link_layer", &entity, layer);
-            // Software adapters have neither value, so the samples are omitted.
-            for (metric, text) in [
-                ("ib.adapter_type", &adapter.kind),
-                ("ib.firmware", &adapter.firmware),
-            ] {
-                if !text.is_empty() {
-                    reading.add_word(metric, &entity, text);
+            match parse_rate(rate) {
+                Some(rate) => {
+                    reading.add_of("ib.rate", &entity, rate);
+                    if is_active {
+                        let of_layer = active.entry(layer).or_default();
+                        of_layer.push((rate, entity.clone()));
+                    }
                 }
+                None => leave_rate(&mut reading, &entity, rate),
             }
+            reading.add_word("ib.link_layer", &entity, layer);
+            add_adapter(&mut reading, &entity, adapter);
             if state != "Active" {
                 reading
                     .notes
@@ -90,12 +92,36 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     reading.count("ib.ports", ports);
     reading.count(
         "ib.ports_active",
-        active.values().map(Vec::len).max().unwrap_or_default(),
+        counts.into_values().max().unwrap_or_default(),
     );
     for (rate, entity) in fastest(active) {
         reading.add_of("ib.active_rate", &entity, rate);
     }
     Ok(reading)
+}
+
+/// Adds the kind and the firmware of a port's adapter. Software adapters have neither.
+fn add_adapter(reading: &mut Reading, entity: &str, adapter: &Adapter) {
+    for (metric, text) in [
+        ("ib.adapter_type", &adapter.kind),
+        ("ib.firmware", &adapter.firmware),
+    ] {
+        if !text.is_empty() {
+            reading.add_word(metric, entity, text);
+        }
+    }
+}
+
+/// Parses the rate of a port, in Gb/s. Lanes of FDR10 have the rate of QDR, and ibstat names them.
+fn parse_rate(word: &str) -> Option<f64> {
+    scan::number(word.strip_suffix(" (FDR10)").unwrap_or(word))
+}
+
+/// Leaves the rates of a port whose rate has an unknown form.
+fn leave_rate(reading: &mut Reading, entity: &str, word: &str) {
+    for metric in ["ib.rate", "ib.active_rate"] {
+        reading.leave(metric, format!("{entity}: rate {word:?} is not understood"));
+    }
 }
 
 /// Active ports with their rates, by link layer.
@@ -124,10 +150,7 @@ fn read(text: &str) -> Result<Vec<Adapter>, String> {
     let mut adapters: Vec<Adapter> = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let unknown = || format!("{:?} is not understood", scan::word(line));
-        if let Some(name) = line
-            .strip_prefix("CA '")
-            .and_then(|rest| rest.strip_suffix('\''))
-        {
+        if let Some(name) = KINDS.iter().find_map(|kind| name_adapter(line, kind)) {
             if name.is_empty()
                 || adapters.len() >= ADAPTERS_MAX
                 || adapters.iter().any(|adapter| adapter.name == name)
@@ -157,7 +180,7 @@ fn read(text: &str) -> Result<Vec<Adapter>, String> {
             continue;
         }
         match (key, adapter.told.last_mut()) {
-            ("CA type", None) => adapter.kind = scan::word(value),
+            ("CA type" | "iWARP RNIC type", None) => adapter.kind = scan::word(value),
             ("Firmware version", None) => adapter.firmware = scan::word(value),
             ("Number of ports", None) => {
                 adapter.ports = Some(value.parse().map_err(|_| unknown())?)
@@ -169,8 +192,9 @@ fn read(text: &str) -> Result<Vec<Adapter>, String> {
                 once(&mut port.physical, physical(value).ok_or_else(unknown)?)
                     .ok_or_else(unknown)?;
             }
-            ("Rate", Some(port)) => once(&mut port.rate, scan::number(value).ok_or_else(unknown)?)
-                .ok_or_else(unknown)?,
+            ("Rate", Some(port)) => {
+                once(&mut port.rate, scan::word(value)).ok_or_else(unknown)?;
+            }
             ("Link layer", Some(port)) => {
                 once(&mut port.layer, scan::word(value)).ok_or_else(unknown)?
             }
@@ -178,6 +202,12 @@ fn read(text: &str) -> Result<Vec<Adapter>, String> {
         }
     }
     Ok(adapters)
+}
+
+/// Returns the name in the first line of an adapter: `CA 'mlx5_0'`.
+fn name_adapter<'l>(line: &'l str, kind: &str) -> Option<&'l str> {
+    let name = line.strip_prefix(kind)?.strip_prefix(" '")?;
+    name.strip_suffix('\'')
 }
 
 /// Stores the first value. A second value is a contradiction and returns `None`.
