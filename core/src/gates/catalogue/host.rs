@@ -101,7 +101,8 @@ const SMART_LOG: &[Metric] = &[
 
 const SMARTCTL: &[Metric] = &[
     metric("smart.failing", "flags"),
-    // ATA disks: attributes that predict a failure and have reached the vendor's threshold.
+    // ATA disks: attributes that predict a failure and have reached the vendor's threshold. SAS
+    // disks: 1 for the exception of a predicted failure.
     metric("smart.prefail", "attributes"),
     metric("smart.critical_warning", "flags"),
     metric("smart.media_errors", "errors"),
@@ -130,14 +131,17 @@ const KERNEL_LOG: &[Metric] = &[
     metric("kernel.xid_unknown", "events"),
     metric("kernel.sxid", "events"),
     metric("kernel.sxid_fatal", "events"),
+    // NVIDIA GPUs and NVSwitches: lost, in need of a reset, or not started.
     metric("kernel.gpu_lost", "events"),
-    // AMD GPUs: uncorrected errors; resets and ring timeouts, which a user program may have caused.
+    // AMD GPUs: uncorrected errors, lost, not started, too many retired pages; resets and ring
+    // timeouts, which a user program may have caused.
     metric("kernel.amdgpu_fatal", "events"),
     metric("kernel.amdgpu_resets", "events"),
     // `none`, `restart app`, `reset gpu`, `reboot node`, …: the most severe action requested by any
     // event of the log.
     metric("kernel.recovery_action", TEXT),
     metric("kernel.aer_corrected", "events"),
+    // Also devices without an answer, and accesses that an IOMMU refused.
     metric("kernel.aer_uncorrected", "events"),
     metric("kernel.mce_corrected", "events"),
     metric("kernel.mce_uncorrected", "events"),
@@ -146,8 +150,10 @@ const KERNEL_LOG: &[Metric] = &[
     metric("kernel.mlx5_fatal", "events"),
     metric("kernel.mlx5_warnings", "events"),
     metric("kernel.link_downs", "events"),
+    // Disks, arrays of md, and their controllers.
     metric("kernel.io_errors", "events"),
     metric("kernel.fs_readonly", "events"),
+    // Processors that stand still, and a kernel that died in part: BUG, oops, panic.
     metric("kernel.lockups", "events"),
     // Stalls in the kernel's own work: workqueue lockups, and expedited grace periods without an
     // end.
@@ -255,7 +261,7 @@ pub(super) const PARSERS: &[Parser] = &[
         .on_network(Network::Host),
     tool(
         "smartctl",
-        "`smartctl --json -a`, smartctl 7: NVMe and ATA",
+        "`smartctl --json -a`, smartctl 7: NVMe, ATA and SAS",
         SMARTCTL,
     )
     .run_by(&["smartctl"])
@@ -275,7 +281,7 @@ pub(super) const PARSERS: &[Parser] = &[
         .with_disks(Disks::Query),
     tool(
         "kernel-log",
-        "`dmesg`, with any of its time formats, and `journalctl -k`",
+        "`dmesg`, with any of its time formats, `journalctl -k` in the short formats, and rsyslog's lines of the kernel",
         KERNEL_LOG_WHOLE,
     )
     .run_by(&["dmesg", "journalctl"]),

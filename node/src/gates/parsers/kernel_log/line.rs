@@ -1,5 +1,14 @@
-//! Removes the prefix of a log line: `dmesg` in all of its time formats, `journalctl -k`, and
-//! /dev/kmsg.
+//! Removes the prefix of a log line: `dmesg` in all of its time formats, raw or decoded,
+//! `journalctl -k` in its short formats, rsyslog, and /dev/kmsg. rsyslog and journalctl add their
+//! own prefix before the prefix of the kernel.
+
+/// Starts of messages that only the kernel writes. Each is longer than the name of a process.
+const STARTS: [&str; 4] = [
+    " kernel: Linux version ",
+    "] Linux version ",
+    ": NVRM: Xid (PCI:",
+    "] NVRM: Xid (PCI:",
+];
 
 /// Returns the message of a line without time, host and level, or `None` for a line of another
 /// format. An indented line always continues the previous line, even if its text looks like a new
@@ -8,12 +17,23 @@ pub(super) fn message(line: &str) -> Option<&str> {
     if line.starts_with([' ', '\t']) {
         return None;
     }
-    let message = decoded(line)
-        .or_else(|| bracketed(line))
+    if let Some(message) = record(line) {
+        return Some(behind_caller(message).unwrap_or(message));
+    }
+    let line = leveled(line).or_else(|| decoded(line)).unwrap_or(line);
+    let message = bracketed(line)
+        .map(|message| of_the_kernel(message).unwrap_or(message))
         .or_else(|| dated(line))
         .or_else(|| syslog(line))
-        .or_else(|| record(line));
-    message.map(|message| behind_caller(message).unwrap_or(message))
+        .or_else(|| full(line))
+        .or_else(|| unix(line))?;
+    let message = bracketed(message).unwrap_or(message);
+    Some(behind_caller(message).unwrap_or(message))
+}
+
+/// Returns whether a message without its prefix still has a prefix of an unknown form.
+pub(super) fn is_prefixed(message: &str) -> bool {
+    STARTS.iter().any(|start| message.contains(start))
 }
 
 /// Removes `[ T3919]` or `[   C12]`: the thread or processor writing the message. A kernel with
@@ -33,53 +53,115 @@ pub(super) fn is_remark(line: &str) -> bool {
     line.starts_with("-- ")
 }
 
+/// `dmesg -r`: `<3>[   12.345678] message`
+fn leveled(line: &str) -> Option<&str> {
+    let (level, rest) = line.strip_prefix('<')?.split_once('>')?;
+    digits(level).then_some(rest)
+}
+
 /// `dmesg -x`: `kern  :err   : [   12.345678] message`
 fn decoded(line: &str) -> Option<&str> {
-    const FACILITIES: [&str; 8] = [
-        "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news",
+    const FACILITIES: [&str; 12] = [
+        "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron",
+        "authpriv", "ftp",
     ];
     let (facility, rest) = line.split_once(':')?;
     let (level, rest) = rest.split_once(':')?;
     let known = FACILITIES.contains(&facility.trim())
         && level.trim().chars().all(|c| c.is_ascii_lowercase());
-    known
-        .then(|| bracketed(rest.trim_start()).or_else(|| dated(rest.trim_start())))
-        .flatten()
+    known.then(|| rest.trim_start())
 }
 
 /// `[   12.345678] message`, `[Sun Feb 23 16:24:18 2025] message`
 fn bracketed(line: &str) -> Option<&str> {
     let (time, message) = line.strip_prefix('[')?.split_once(']')?;
-    let time = time.trim();
-    let seconds = time
-        .split_once('.')
-        .is_some_and(|(seconds, rest)| digits(seconds) && digits(rest));
-    let words: Vec<&str> = time.split_whitespace().collect();
-    let date = matches!(words[..], [day, month, number, clock, year]
-        if day.len() == 3 && month.len() == 3 && digits(number) && clock.split(':').all(digits) && digits(year));
-    (seconds || date).then(|| message.strip_prefix(' ').unwrap_or(message))
+    is_time(time.trim()).then(|| message.strip_prefix(' ').unwrap_or(message))
 }
 
-/// `2025-02-23T16:24:18,123456+01:00 message` of dmesg. journalctl writes the same with a host.
+/// Returns whether the text in brackets is a time: seconds, with the change since the line before
+/// (`dmesg -d`, `journalctl -o short-delta`) or as the change alone (`dmesg -e`), or a date.
+fn is_time(time: &str) -> bool {
+    if let Some((at, change)) = time.split_once('<') {
+        let change = change.strip_suffix('>').unwrap_or_default().trim();
+        return is_change(change) && (at.is_empty() || is_seconds(at.trim()));
+    }
+    let words: Vec<&str> = time.split_whitespace().collect();
+    match words[..] {
+        [seconds] => is_change(seconds),
+        // A change of ten seconds and more has spaces after the sign.
+        ["+" | "-", seconds] => is_seconds(seconds),
+        [day, clock] => is_day_of_month(day) && is_clock(clock),
+        [day, month, number, clock, year] => {
+            let named = day.len() == 3 && month.len() == 3;
+            named && digits(number) && is_clock(clock) && digits(year)
+        }
+        _ => false,
+    }
+}
+
+fn is_seconds(text: &str) -> bool {
+    text.split_once('.')
+        .is_some_and(|(seconds, rest)| digits(seconds) && digits(rest))
+}
+
+fn is_change(text: &str) -> bool {
+    is_seconds(text.strip_prefix(['+', '-']).unwrap_or(text))
+}
+
+/// `Feb23`
+fn is_day_of_month(text: &str) -> bool {
+    text.split_at_checked(3)
+        .is_some_and(|(month, day)| month.chars().all(|c| c.is_ascii_alphabetic()) && digits(day))
+}
+
+/// `16:24:18`, and `16:24:18.123456` of `journalctl -o short-precise`.
+fn is_clock(text: &str) -> bool {
+    let (clock, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    clock.contains(':') && clock.split(':').all(digits) && digits(fraction)
+}
+
+/// `2025-02-23`
+fn is_date(text: &str) -> bool {
+    text.split('-').count() == 3 && text.split('-').all(digits)
+}
+
+/// `2025-02-23T16:24:18,123456+01:00 message` of dmesg. journalctl and rsyslog write the time with
+/// a point or whole seconds, and the host.
 fn dated(line: &str) -> Option<&str> {
     let (time, message) = line.split_once(' ')?;
     let (date, clock) = time.split_once('T')?;
-    let known = date.split('-').count() == 3
-        && date.split('-').all(digits)
-        && clock.starts_with(|c: char| c.is_ascii_digit());
-    let message = match message.split_once(" kernel: ") {
-        Some((host, message)) if !host.contains(' ') => message,
-        _ => message,
-    };
-    known.then_some(message)
+    if !is_date(date) || !clock.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    if clock.contains(',') {
+        return Some(of_the_kernel(message).unwrap_or(message));
+    }
+    origin(message)
 }
 
-/// `Feb 23 16:24:18 host kernel: message`
+/// `Feb 23 16:24:18 host kernel: message`, also with a fraction of a second
 fn syslog(line: &str) -> Option<&str> {
-    let (before, message) = line.split_once(" kernel: ")?;
-    let words: Vec<&str> = before.split_whitespace().collect();
-    let known = matches!(words[..], [month, day, clock, _] if month.len() == 3 && digits(day) && clock.split(':').all(digits));
-    known.then_some(message)
+    let (month, rest) = word(line)?;
+    let (day, rest) = word(rest)?;
+    let (clock, rest) = word(rest)?;
+    let known = month.len() == 3 && digits(day) && is_clock(clock);
+    known.then(|| origin(rest)).flatten()
+}
+
+/// `journalctl -o short-full`: `Sun 2025-02-23 16:24:18 CET host kernel: message`
+fn full(line: &str) -> Option<&str> {
+    let (day, rest) = word(line)?;
+    let (date, rest) = word(rest)?;
+    let (clock, rest) = word(rest)?;
+    let (_zone, rest) = word(rest)?;
+    let known = day.len() == 3 && is_date(date) && is_clock(clock);
+    known.then(|| origin(rest)).flatten()
+}
+
+/// `journalctl -o short-unix`: `1740324258.123456 host kernel: message`
+fn unix(line: &str) -> Option<&str> {
+    let (seconds, rest) = word(line)?;
+    is_seconds(seconds).then(|| origin(rest)).flatten()
 }
 
 /// `3,339,5140900,-;message`
@@ -89,13 +171,49 @@ fn record(line: &str) -> Option<&str> {
     (fields.len() >= 4 && fields[..3].iter().all(|field| digits(field))).then_some(message)
 }
 
+/// Removes `host kernel: `, or `kernel: ` of `journalctl --no-hostname`.
+fn of_the_kernel(text: &str) -> Option<&str> {
+    let message = behind_host(text)
+        .and_then(|rest| rest.strip_prefix("kernel:"))
+        .or_else(|| text.strip_prefix("kernel:"))?;
+    Some(message.strip_prefix(' ').unwrap_or(message))
+}
+
+/// Removes `host kernel: `. A line of another program, `host systemd[1]: message`, is no message of
+/// the kernel, and becomes the name of the program. Without a process id, the word may be the start
+/// of a driver's message, so the line has an unknown form.
+fn origin(text: &str) -> Option<&str> {
+    if let message @ Some(_) = of_the_kernel(text) {
+        return message;
+    }
+    let rest = behind_host(text).unwrap_or(text);
+    let (program, _) = rest.split_once(": ")?;
+    let (name, id) = program.strip_suffix(']')?.split_once('[')?;
+    (!name.is_empty() && !name.contains(' ') && digits(id)).then_some(program)
+}
+
+fn behind_host(text: &str) -> Option<&str> {
+    let (host, rest) = text.split_once(' ')?;
+    is_host(host).then_some(rest)
+}
+
+fn is_host(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    !text.is_empty() && text.chars().all(is_part)
+}
+
+/// Splits off the first word.
+fn word(text: &str) -> Option<(&str, &str)> {
+    text.trim_start().split_once(' ')
+}
+
 fn digits(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_digit())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::message;
+    use super::{is_prefixed, message};
 
     #[test]
     fn every_time_format_leaves_the_message() {
@@ -115,6 +233,31 @@ mod tests {
             "kern  :err   : [  520.899558] [   T3919] NVRM: message",
             "2025-02-23T16:24:18,123456+01:00 [   T3919] NVRM: message",
             "3,339,5140900,-,caller=T3919;NVRM: message",
+            // dmesg -r, -d, -e, and facilities of programs.
+            "<3>[   12.345678] NVRM: message",
+            "[   12.345678 <    0.000024>] NVRM: message",
+            "[<    0.000024>] NVRM: message",
+            "[Feb23 16:24] NVRM: message",
+            "[  +0.000024] NVRM: message",
+            "[  -0.000003] NVRM: message",
+            "authpriv:info  : [   12.345678] NVRM: message",
+            // journalctl: short-precise, short-iso-precise, short-full, short-unix, short-monotonic
+            // and short-delta.
+            "Feb 23 16:24:18.123456 node-7 kernel: NVRM: message",
+            "Feb  3 16:24:18 node-7 kernel: NVRM: message",
+            "2025-02-23T16:24:18.123456+01:00 node-7 kernel: NVRM: message",
+            "Sun 2025-02-23 16:24:18 CET node-7 kernel: NVRM: message",
+            "1740324258.123456 node-7 kernel: NVRM: message",
+            "[367813.574818] node-7 kernel: NVRM: message",
+            "[   12.345678 <    0.000024>] node-7.rack kernel: NVRM: message",
+            // journalctl --no-hostname
+            "Feb 23 16:24:18 kernel: NVRM: message",
+            "[367813.574818] kernel: NVRM: message",
+            // rsyslog, with the kernel's own prefix behind its own, and with the caller.
+            "Feb 23 16:24:18 node-7 kernel: [   12.345678] NVRM: message",
+            "2025-02-23T16:24:18.123456+01:00 node-7 kernel: [   12.345678] NVRM: message",
+            "Feb 23 16:24:18 node-7 kernel: [   12.345678] [ T3919] NVRM: message",
+            "<4>Feb 23 16:24:18 node-7 kernel: [   12.345678] NVRM: message",
         ];
         for line in lines {
             assert_eq!(message(line), Some("NVRM: message"), "{line}");
@@ -123,6 +266,19 @@ mod tests {
             "",
             "NVRM: message",
             "[soon] NVRM: message",
+            "[] NVRM: message",
+            "[<>] NVRM: message",
+            "<x>[   12.345678] NVRM: message",
+            "<4>1 2025-02-23T16:24:18.123456+01:00 node-7 kernel - - - NVRM: message",
+            "NVRM: message [   12.345678]",
+            "2025-02-23T16:24:18+0100 NVRM: message",
+            "2025-02-23T16:24:18+0100 node-7 NVRM: message",
+            "Feb 23 16:24:18 NVRM: message",
+            "Feb 23 16:24:18 node-7 NVRM: message",
+            "Feb 23 16:24:18 nvme nvme0: message",
+            "Feb 23 16:24:18 node 7 kernel: message",
+            "1740324258.123456 NVRM: message",
+            "1740324258 node-7 kernel: NVRM: message",
             "dmesg: read kernel buffer failed: Operation not permitted",
         ] {
             assert_eq!(message(line), None, "{line}");
@@ -142,6 +298,16 @@ mod tests {
             "[Sun Feb x 16:24:18 2025] m",
             "[Sun Feb 23 16:x:18 2025] m",
             "[Sun Feb 23 16:24:18 x] m",
+            "[Febr23 16:24] m",
+            "[Feb23 16] m",
+            "[F3b23 16:24] m",
+            "[12.3 <x>] m",
+            "[x <0.1>] m",
+            "[++1.2] m",
+            "Feb 23 16:24:18.x a kernel: m",
+            "Sun 2025-02 16:24:18 CET a kernel: m",
+            "Sunday 2025-02-23 16:24:18 CET a kernel: m",
+            "12.x a kernel: m",
             "2025-02T16:24:18 m",
             "2025-02-xT16:24:18 m",
             "2025-02-23Tx m",
@@ -156,7 +322,8 @@ mod tests {
         for line in [
             "[   12.3] m",
             "kern  :err   : [   12.3] m",
-            "2025-02-23T16:24:18 m",
+            "2025-02-23T16:24:18 a kernel: m",
+            "2025-02-23T16:24:18,1+01:00 m",
             "Feb 23 16:24:18 a kernel: m",
             "3,339,514,-;m",
         ] {
@@ -168,10 +335,11 @@ mod tests {
             );
         }
         assert_eq!(
-            message("2025-02-23T16:24:18 a b kernel: m"),
+            message("2025-02-23T16:24:18,1+01:00 a b kernel: m"),
             Some("a b kernel: m"),
             "the kernel's own words"
         );
+        assert_eq!(message("2025-02-23T16:24:18 a b kernel: m"), None);
         assert_eq!(message("3,339,514,-,caller=T1;m"), Some("m"));
         for own in [
             "[Hardware Error]: m",
@@ -186,6 +354,42 @@ mod tests {
                 Some(own),
                 "no caller"
             );
+        }
+    }
+
+    #[test]
+    fn a_program_is_not_the_kernel() {
+        for line in [
+            "Feb 23 16:24:18 a systemd[1]: NVRM: m",
+            "2025-02-23T16:24:18+0100 a systemd[1]: I/O error",
+            "1740324258.123456 a systemd[1]: m",
+            "Feb 23 16:24:18 systemd[1]: m",
+        ] {
+            assert_eq!(message(line), Some("systemd[1]"), "{line}");
+        }
+        assert_eq!(
+            message("[   12.345678] usb 1-1: Product: m"),
+            Some("usb 1-1: Product: m"),
+            "dmesg has no host"
+        );
+    }
+
+    #[test]
+    fn a_prefix_that_is_left_over_is_seen() {
+        for left in [
+            "12:01 node-7 kernel: Linux version 6.8.0",
+            "(0) [x] Linux version 6.8.0",
+            "node-7 kern: NVRM: Xid (PCI:0000:9b:00): 79, pid=1",
+            "{12.3} [x] NVRM: Xid (PCI:0000:9b:00): 79, pid=1",
+        ] {
+            assert!(is_prefixed(left), "{left}");
+        }
+        for own in [
+            "Linux version 6.8.0",
+            "loadable module for Linux version 6.1.0",
+            "NVRM: Xid (PCI:0000:9b:00): 79, pid=1",
+        ] {
+            assert!(!is_prefixed(own), "{own}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! the end of a line looks complete, so the runner rejects truncated output.
 
 mod line; // Prefixes before a message
-mod signs; // Messages of faults other than NVIDIA's
+mod signs; // Faults by subsystem, without a code
 mod xid; // Xid, SXid and the driver's recommendation
 
 use std::collections::BTreeMap;
@@ -173,6 +173,13 @@ fn records(text: &str) -> Result<Vec<String>, String> {
     let mut records: Vec<String> = Vec::new();
     for text in text.lines().filter(|text| !line::is_remark(text)) {
         match (line::message(text), records.last_mut()) {
+            (Some(message), _) if is_prefixed_twice(message) => {
+                return Err(format!(
+                    "{:?} has a second prefix of an unknown form: give the output of dmesg, or of \
+                     journalctl -k",
+                    scan::word(text)
+                ));
+            }
             (Some(message), _) => records.push(message.to_owned()),
             (None, Some(last)) if text.is_empty() || text.starts_with([' ', '\t']) => {
                 last.push_str(LINE_END);
@@ -187,6 +194,13 @@ fn records(text: &str) -> Result<Vec<String>, String> {
         }
     }
     Ok(records)
+}
+
+/// Returns whether a prefix is left before the first line of a message. A user can put any words
+/// into the name of a process, and behind an escaped line end.
+fn is_prefixed_twice(message: &str) -> bool {
+    let first = message.split(LINE_END).next().unwrap_or(message);
+    line::is_prefixed(first) && !signs::is_of_a_process(first)
 }
 
 #[cfg(test)]
@@ -235,6 +249,129 @@ mod tests {
         let xid = "NVRM: Xid (PCI:0000:b3:00): 79, pid=1, name=x, GPU has fallen off the bus.";
         let reading = read(&format!("[   12.345678] {first}\n               {xid}\n"));
         assert_eq!(reading.number("kernel.xid_fatal", ""), Some(1.0));
+    }
+
+    /// One log in the forms of dmesg, journalctl and rsyslog: the prefix of each line.
+    const FORMS: [fn(&str) -> String; 16] = [
+        |at| format!("[{at}] "),
+        |at| format!("<4>[{at}] "),
+        |at| format!("[{at} <    0.000002>] "),
+        |at| format!("kern  :err   : [{at}] "),
+        |at| format!("[{at}] [ T3919] "),
+        |_| "[Sun Feb 23 16:24:18 2025] ".into(),
+        |_| "2025-02-23T16:24:18,123456+01:00 ".into(),
+        |_| "3,339,5140900,-;".into(),
+        |at| format!("[{at}] node-7 kernel: "),
+        |at| format!("[{at}] kernel: "),
+        |_| "Feb 23 16:24:18 node-7 kernel: ".into(),
+        |_| "Feb 23 16:24:18.123456 node-7 kernel: ".into(),
+        |_| "2025-02-23T16:24:18+0100 node-7 kernel: ".into(),
+        |_| "Sun 2025-02-23 16:24:18 CET node-7 kernel: ".into(),
+        |at| format!("Feb 23 16:24:18 node-7 kernel: [{at}] "),
+        |at| format!("2025-02-23T16:24:18.123456+01:00 node-7 kernel: [{at}] "),
+    ];
+    const LOST: [&str; 3] = [
+        "Linux version 6.8.0-60-generic (buildd@host) #63-Ubuntu SMP",
+        "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+        "NVRM: GPU 0000:9b:00.0: GPU has fallen off the bus.",
+    ];
+
+    /// Writes the log of a lost GPU with a prefix before each line.
+    fn write_log(prefix: impl Fn(&str) -> String) -> String {
+        let lines = LOST
+            .iter()
+            .zip(["    0.000000", "367813.574818", "367813.574820"]);
+        lines
+            .map(|(message, at)| format!("{}{message}\n", prefix(at)))
+            .collect()
+    }
+
+    #[test]
+    fn one_log_has_the_same_counts_in_every_form() {
+        let plain = read(&write_log(FORMS[0]));
+        let wanted = [3.0, 1.0, 1.0, 1.0, 0.0].map(Some);
+        let metrics = [
+            "kernel.lines",
+            "kernel.xid",
+            "kernel.xid_fatal",
+            "kernel.gpu_lost",
+            "kernel.beginning_lost",
+        ];
+        assert_eq!(
+            metrics.map(|metric| plain.number(metric, "")),
+            wanted,
+            "dmesg"
+        );
+        for form in FORMS {
+            let text = write_log(form);
+            assert_eq!(read(&text).samples, plain.samples, "{text}");
+        }
+    }
+
+    /// A log cut at any byte is an error, or ends with a line: then the whole lines count.
+    #[test]
+    fn a_cut_log_is_an_error_or_has_fewer_lines() {
+        for form in FORMS {
+            let text = write_log(form);
+            for at in 0..text.len() {
+                let answer = Answer {
+                    exit: 0,
+                    text: &text[..at],
+                    messages: "",
+                    serial: None,
+                };
+                let lines = text[..at].lines().count();
+                let whole = at > 0 && text[..at].ends_with('\n');
+                match parse(&answer, None) {
+                    Ok(reading) => {
+                        assert!(whole, "{}", answer.text);
+                        let found = reading
+                            .number("kernel.lines", "")
+                            .map(|found| found as usize);
+                        assert_eq!(found, Some(lines), "{}", answer.text);
+                    }
+                    Err(_) => assert!(!whole, "{}", answer.text),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_prefix_is_an_error_and_never_a_zero() {
+        let prefixes: [fn(&str) -> String; 10] = [
+            |_| String::new(),
+            |at| format!("{{{at}}} "),
+            |at| format!("{at}: "),
+            |at| format!("[{at}] 16:24:18 node-7 kernel: "),
+            |at| format!("[{at}] node-7 klogd kernel: "),
+            |at| format!("[{at}] (0) [x] "),
+            |_| "<4>1 2025-02-23T16:24:18.123456+01:00 node-7 kernel - - - ".into(),
+            |_| "2025-02-23 16:24:18 node-7 kernel: ".into(),
+            |_| "Feb 23 2025 16:24:18 node-7 kernel: ".into(),
+            |at| format!("Feb 23 16:24:18 node-7 kernel: ({at}) node-7 kernel: "),
+        ];
+        for prefix in prefixes {
+            let text = write_log(prefix);
+            let answer = Answer {
+                exit: 0,
+                text: &text,
+                messages: "",
+                serial: None,
+            };
+            assert!(parse(&answer, None).is_err(), "{text}");
+        }
+        // One line of another form in a good log.
+        let [first, second, _] = LOST;
+        for wrong in ["node-7 kernel: ", "(12.3) ", "[12] "] {
+            let text = format!("[    0.000000] {first}\n{wrong}{second}\n");
+            let answer = Answer {
+                exit: 0,
+                text: &text,
+                messages: "",
+                serial: None,
+            };
+            assert!(parse(&answer, None).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -1,304 +1,99 @@
-//! Messages about faults of links, memory, disks and the machine, including NVIDIA messages without
-//! a code.
+//! Messages about faults, by subsystem. Each kind has the source of the words, a counted example
+//! and a silent example. docs/gates.md shows all kinds.
+
+mod adapters; // Network adapters
+mod amdgpu; // AMD's GPU driver
+mod block_device; // The block device of a message
+mod controllers; // SAS and RAID controllers
+mod disks; // Block layer, NVMe, SCSI, SATA, md
+mod file_systems; // ext4, XFS, Btrfs
+mod iommu; // IOMMUs of Intel, AMD and Arm
+mod machine; // The kernel itself
+mod memory; // Machine checks and EDAC
+mod nvidia; // NVIDIA's GPU driver
+mod pcie; // PCI Express
+mod process; // Messages with the name of a process
+mod sign; // A kind of message
+
+use sign::Family;
+
+/// All subsystems. A message counts for the first kind that knows the words.
+static FAMILIES: [Family; 11] = [
+    Family {
+        name: "processes",
+        signs: process::SIGNS,
+    },
+    Family {
+        name: "NVIDIA's driver",
+        signs: nvidia::SIGNS,
+    },
+    Family {
+        name: "AMD's driver",
+        signs: amdgpu::SIGNS,
+    },
+    Family {
+        name: "PCIe",
+        signs: pcie::SIGNS,
+    },
+    Family {
+        name: "IOMMU",
+        signs: iommu::SIGNS,
+    },
+    Family {
+        name: "memory",
+        signs: memory::SIGNS,
+    },
+    Family {
+        name: "network",
+        signs: adapters::SIGNS,
+    },
+    Family {
+        name: "file systems",
+        signs: file_systems::SIGNS,
+    },
+    Family {
+        name: "disks",
+        signs: disks::SIGNS,
+    },
+    Family {
+        name: "controllers",
+        signs: controllers::SIGNS,
+    },
+    Family {
+        name: "kernel",
+        signs: machine::SIGNS,
+    },
+];
 
 /// Returns the metric for a message, or `None` for a message without a known fault.
 pub(super) fn of(message: &str) -> Option<&'static str> {
-    if let known @ Some(_) = process(message) {
+    if let known @ Some(_) = metric_of_process(message) {
         return known;
     }
-    if names_a_process(message) {
+    if process::names_a_process(message) {
         return None;
     }
-    gpu(message)
-        .or_else(|| amdgpu(message))
-        .or_else(|| pcie(message))
-        .or_else(|| memory(message))
-        .or_else(|| adapter(message))
-        .or_else(|| disk(message))
-        .or_else(|| machine(message))
+    FAMILIES
+        .iter()
+        .flat_map(|family| family.signs)
+        .find(|sign| (sign.is_told)(message))
+        .map(|sign| sign.metric)
 }
 
 /// Returns whether a message contains the name of a process, or other words chosen by its user.
 pub(super) fn is_of_a_process(message: &str) -> bool {
-    process(message).is_some() || names_a_process(message)
+    metric_of_process(message).is_some() || process::names_a_process(message)
 }
 
-/// Recognizes a lost GPU. The driver reports the loss in separate lines, with or without an Xid.
-fn gpu(message: &str) -> Option<&'static str> {
-    let lost = ["fallen off the bus", "GPU is lost"];
-    (message.starts_with("NVRM:") && any(message, &lost)).then_some("kernel.gpu_lost")
+fn metric_of_process(message: &str) -> Option<&'static str> {
+    process::SIGNS
+        .iter()
+        .find(|sign| (sign.is_told)(message))
+        .map(|sign| sign.metric)
 }
 
-/// Recognizes faults reported by AMD's driver: errors not corrected by RAS, GPU resets, and command
-/// rings with a timeout (drivers/gpu/drm/amd/amdgpu: amdgpu_ras.c, amdgpu_device.c, amdgpu_job.c).
-fn amdgpu(message: &str) -> Option<&'static str> {
-    const UNCORRECTED: &str = " uncorrectable hardware errors detected in ";
-    if !message.starts_with("amdgpu ") && !message.starts_with("[drm:amdgpu_") {
-        return None;
-    }
-    if let Some((before, of)) = message.split_once(UNCORRECTED) {
-        // The count is in `1 new …`. A line with the total of earlier errors is skipped. A count
-        // other than a number, such as `no`, is zero.
-        let count = before
-            .trim_end_matches(" new")
-            .rsplit(' ')
-            .next()
-            .and_then(|word| word.parse().ok())
-            .unwrap_or(0u64);
-        return (count > 0 && !of.starts_with("total ")).then_some("kernel.amdgpu_fatal");
-    }
-    let timeout = message
-        .split_once("ring ")
-        .is_some_and(|(_, rest)| rest.contains(" timeout"));
-    (timeout || message.contains("GPU reset begin!")).then_some("kernel.amdgpu_resets")
-}
-
-/// Recognizes PCI Express Advanced Error Reporting in both spellings of the kernel, and a port with
-/// a disabled link (drivers/pci/pcie/dpc.c).
-fn pcie(message: &str) -> Option<&'static str> {
-    if message.contains("DPC: containment event") {
-        return Some("kernel.aer_uncorrected");
-    }
-    if !any(message, &["AER: ", "PCIe Bus Error: "]) {
-        return None;
-    }
-    let uncorrected = any(
-        message,
-        &[
-            "Uncorrected",
-            "Uncorrectable",
-            "severity=Fatal",
-            "device recovery failed",
-        ],
-    );
-    if uncorrected {
-        return Some("kernel.aer_uncorrected");
-    }
-    // The kernel writes two lines per error. Only the line reporting the arrival is counted.
-    let arrived =
-        any(message, &["Corrected error", "Correctable error"]) && message.contains("received");
-    arrived.then_some("kernel.aer_corrected")
-}
-
-/// Recognizes machine checks and memory errors reported by EDAC.
-fn memory(message: &str) -> Option<&'static str> {
-    /// Bit UC of MCi_STATUS (AMD64 Architecture Programmer's Manual, volume 2; Intel SDM, volume
-    /// 3B).
-    const UNCORRECTED: u64 = 1 << 61;
-    if any(
-        message,
-        &[
-            "[Hardware Error]: Uncorrected",
-            "[Hardware Error]: Deferred error",
-            "Uncorrected hardware memory error",
-        ],
-    ) || message.starts_with("Memory failure: ")
-        || (message.starts_with("EDAC MC") && message.contains(" UE "))
-        || any(
-            message,
-            &["event severity: fatal", "event severity: recoverable"],
-        )
-    {
-        return Some("kernel.mce_uncorrected");
-    }
-    if any(message, &["Machine Check: ", "Machine Check Exception: "]) {
-        let status = message
-            .split_once(" Bank ")
-            .and_then(|(_, rest)| rest.split_once(": "))
-            .map(|(_, status)| status.trim());
-        let status = status.and_then(|status| {
-            u64::from_str_radix(status.split(' ').next().unwrap_or_default(), 16).ok()
-        });
-        // An unreadable status counts as uncorrected, the worse case.
-        let corrected = status.is_some_and(|status| status & UNCORRECTED == 0);
-        return Some(if corrected {
-            "kernel.mce_corrected"
-        } else {
-            "kernel.mce_uncorrected"
-        });
-    }
-    let corrected = any(
-        message,
-        &[
-            "[Hardware Error]: Corrected error",
-            "Machine check events logged",
-            "event severity: corrected",
-        ],
-    ) || (message.starts_with("EDAC MC") && message.contains(" CE "));
-    corrected.then_some("kernel.mce_corrected")
-}
-
-/// Recognizes faults of NVIDIA's network adapters, and the loss of any link.
-fn adapter(message: &str) -> Option<&'static str> {
-    let fatal = [
-        "device's health compromised",
-        "unrecoverable hardware error",
-        "Will cause a leak of a command resource",
-        "health recovery failed",
-    ];
-    let warning = [
-        "insufficient power",
-        "igh temperature",
-        "ACCESS_REG",
-        "available PCIe bandwidth, limited by",
-    ];
-    if message.starts_with("mlx5_core") {
-        if let known @ Some(_) = mlx5_health(message) {
-            return known;
-        }
-        if any(message, &fatal) {
-            return Some("kernel.mlx5_fatal");
-        }
-        if any(message, &warning) {
-            return Some("kernel.mlx5_warnings");
-        }
-    }
-    let lower = message.to_ascii_lowercase();
-    let down = any(&lower, &["link down", "link is down", "lost carrier"])
-        && !lower.contains("sata link down");
-    down.then_some("kernel.link_downs")
-}
-
-/// Recognizes health reports of the adapter's firmware
-/// (drivers/net/ethernet/mellanox/mlx5/core/health.c).
-fn mlx5_health(message: &str) -> Option<&'static str> {
-    /// `MLX5_SENSOR_NIC_DISABLED`: logged by every virtual function on its removal (SR-IOV is
-    /// disabled).
-    const DISABLED: &str = "Fatal error 3 detected";
-    if message.contains("Fatal error ") && message.ends_with(" detected") {
-        return Some(if message.ends_with(DISABLED) {
-            "kernel.mlx5_warnings"
-        } else {
-            "kernel.mlx5_fatal"
-        });
-    }
-    // The numbers are the kernel's levels: 0 is an emergency, 3 an error, 4 a warning. An
-    // unreadable level counts as fatal, the worse case.
-    let (_, rest) = message.split_once("Health issue observed, ")?;
-    let severity = rest
-        .rsplit_once("severity(")
-        .and_then(|(_, rest)| rest.split_once(')')?.0.parse::<u8>().ok());
-    Some(if severity.is_some_and(|severity| severity > 3) {
-        "kernel.mlx5_warnings"
-    } else {
-        "kernel.mlx5_fatal"
-    })
-}
-
-/// Returns whether a message is about a drive with removable media. The virtual media of a BMC are
-/// often unplugged while mounted, which logs I/O errors.
-fn is_removable(message: &str) -> bool {
-    let device = message.split_once("dev ").map_or("", |(_, rest)| rest);
-    let number = device
-        .strip_prefix("sr")
-        .or_else(|| device.strip_prefix("fd"));
-    number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
-}
-
-/// Recognizes faults of disks and file systems.
-fn disk(message: &str) -> Option<&'static str> {
-    let readonly = [
-        "Remounting filesystem read-only",
-        "forced readonly",
-        "Corruption of in-memory data",
-        "EXT4-fs error",
-    ];
-    if any(message, &readonly) {
-        return Some("kernel.fs_readonly");
-    }
-    if is_removable(message) {
-        return None;
-    }
-    let io = [
-        "I/O error",
-        "critical medium error",
-        "critical target error",
-    ];
-    let nvme = [
-        "timeout, ",
-        "controller is down",
-        "Device not ready",
-        "Removing after probe failure",
-    ];
-    (any(message, &io) || (message.starts_with("nvme ") && any(message, &nvme)))
-        .then_some("kernel.io_errors")
-}
-
-/// Recognizes lockups of the machine. A stalled workqueue and a processor late for an expedited
-/// grace period count as `kernel.stalls`. Both also occur in a guest waiting for its virtual
-/// processors (kernel/workqueue.c, wq_watchdog_timer_fn; kernel/rcu/tree_exp.h,
-/// synchronize_rcu_expedited_wait).
-fn machine(message: &str) -> Option<&'static str> {
-    if message.starts_with("BUG: workqueue lockup")
-        || message.contains("detected expedited stalls on")
-    {
-        return Some("kernel.stalls");
-    }
-    any(
-        message,
-        &[
-            "soft lockup",
-            "hard LOCKUP",
-            "detected stall",
-            "Hard LOCKUP",
-        ],
-    )
-    .then_some("kernel.lockups")
-}
-
-/// Returns the metric for a message about a process. A job killed at its own memory limit is not
-/// counted.
-fn process(message: &str) -> Option<&'static str> {
-    // Slow storage also blocks tasks, so a blocked task has its own metric beside the lockup of a
-    // processor.
-    let stands = message.starts_with("INFO: task ") && message.contains("blocked for more than");
-    let stuck = message.starts_with("watchdog: BUG: soft lockup");
-    let killed = message.starts_with("Out of memory: Killed process");
-    match (stands, stuck, killed) {
-        (true, ..) => Some("kernel.hung_tasks"),
-        (_, true, _) => Some("kernel.lockups"),
-        (.., true) => Some("kernel.oom_kills"),
-        (false, false, false) => None,
-    }
-}
-
-/// Returns whether a message contains words chosen by an unprivileged user and reports no fault of
-/// the machine. Examples are the name of a process or cgroup, and the version of a driver's client.
-/// Mount options are another example, because any user namespace may mount some file systems
-/// (fs/fs_parser.c, fs/overlayfs/params.c, mm/shmem.c, fs/fuse/inode.c).
-fn names_a_process(message: &str) -> bool {
-    let begins = [
-        "traps: ",
-        "Memory cgroup out of memory",
-        "oom-kill:",
-        "audit: ",
-        "CPU: ",
-        "process '",
-        "NVRM: API mismatch",
-        "overlayfs: ",
-        "tmpfs: ",
-        "fuse: ",
-        "cgroup: ",
-        "netlink: ",
-        "ptrace attach of ",
-    ];
-    let holds = [
-        ": Unknown parameter '",
-        ": Bad value for '",
-        "]: segfault at ",
-        "potentially unexpected fatal signal",
-        "invoked oom-killer",
-        " Comm: ",
-        "): drop_caches: ",
-        "rocess information: process ",
-        "amdgpu:  Process ",
-    ];
-    begins.iter().any(|word| message.starts_with(word)) || any(message, &holds)
-}
-
-fn any(message: &str, signs: &[&str]) -> bool {
-    signs.iter().any(|sign| message.contains(sign))
-}
+#[cfg(test)]
+mod page; // The table of docs/gates.md
 
 #[cfg(test)]
 mod tests {
