@@ -2,7 +2,7 @@
 //! something can have measured, or a word of one line; it comes to the same twice.
 
 use muster_core::gates::{Limit, Parser};
-use muster_node::gates::{Question, Shown, read_text};
+use muster_node::gates::{Question, Shown, Unread, read_text};
 
 /// The first byte chooses the parser, the second the tool's exit status.
 pub(crate) fn run(mut data: &[u8]) {
@@ -46,6 +46,20 @@ pub(crate) fn run(mut data: &[u8]) {
                 "{metric}: {word:?}"
             ),
         }
+    }
+    for Unread { metric, reason } in &parsed.unread {
+        let listed = parser.metrics.iter().any(|listed| listed.name == *metric);
+        assert!(listed, "{}: {metric} is not listed", parser.name);
+        assert!(
+            !reason.contains('\n') && reason.chars().count() <= 1000,
+            "{metric}: {reason:?}"
+        );
+    }
+    for words in parsed.faults.iter().chain(&parsed.gaps) {
+        assert!(
+            !words.contains('\n') && words.chars().count() <= 1000,
+            "{words:?}"
+        );
     }
     let again = read_text(&question, &text, &text).expect("as before");
     assert_eq!(format!("{parsed:?}"), format!("{again:?}"));

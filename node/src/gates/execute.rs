@@ -4,7 +4,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use muster_core::gates::{Assessment, Evidence, Gate, GateResult, Verdict, unmeasurable};
+use muster_core::gates::{
+    Assessment, Evidence, Gate, GateResult, OnTimeout, Verdict, unmeasurable,
+};
 use muster_core::wire::node::{Failure, FailureCode};
 
 use super::argv::collect_words;
@@ -17,13 +19,13 @@ use super::parsers::{self, Reading};
 use super::scratch::Scratch;
 use super::targets::list_targets;
 use super::verdict::{
-    judge_absent, judge_reading, judge_timeout, judge_unsettled, make_result, reference_of,
-    settling_s, unmeasured,
+    judge_absent, judge_no_gpu, judge_reading, judge_timeout, judge_unsettled, make_result,
+    reference_of, settling_s, unmeasured,
 };
 use super::{Bench, during, gpu_nodes, kernel_log, needs, no_gpu, window};
 use crate::failure::fatal;
 use crate::files;
-use crate::tool::{Finished, ToolError};
+use crate::tool::{self, Finished, ToolError};
 
 /// Time between two runs of a gate with values still settling after a boot.
 const SETTLE_EVERY: Duration = Duration::from_secs(3);
@@ -146,16 +148,15 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<Attempt, Failure> {
         ),
         None => measure(gate, bench, &mut evidence),
     };
+    let without_gpu = no_gpu::concerns(gate, bench);
     let (assessment, lasting) = match read {
+        // The reason of the tool stays in the evidence.
+        Err(Stop::Unknown(_) | Stop::Absent(_)) if without_gpu => report_no_gpu(gate, bench),
+        Ok(reading) if without_gpu && !reading.faults.is_empty() => report_no_gpu(gate, bench),
         Ok(reading) => (
             judge_reading(gate, &reference, reading, &mut evidence),
             false,
         ),
-        // The reason of the tool stays in the evidence.
-        Err(Stop::Unknown(_) | Stop::Absent(_)) if no_gpu::concerns(gate, bench) => {
-            bench.shared.report_no_gpu();
-            (judge_absent(gate, profile, no_gpu::describe(bench)), true)
-        }
         Err(Stop::Unknown(why)) => (unmeasured(Verdict::Error, why), false),
         Err(Stop::Limited(why)) => (unmeasured(Verdict::Error, why), true),
         Err(Stop::Absent(why)) => (judge_absent(gate, profile, why), true),
@@ -169,12 +170,21 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<Attempt, Failure> {
     })
 }
 
-/// Measures once, or twice for a gate with a window.
+/// The verdict of the gate that reports missing GPUs. Another run would give the same verdict.
+fn report_no_gpu(gate: &Gate, bench: &Bench<'_>) -> (Assessment, bool) {
+    bench.shared.report_no_gpu();
+    (judge_no_gpu(gate, bench), true)
+}
+
+/// Measures once, or twice for a gate with a window. A fault in the first reading is the answer.
 fn measure(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
     let Some(window_s) = gate.window_s else {
         return measure_now(gate, bench, evidence);
     };
     let before = measure_now(gate, bench, evidence)?;
+    if !before.faults.is_empty() {
+        return Ok(before);
+    }
     window::wait(bench.cx, Duration::from_secs(window_s)).map_err(|ended| match ended {
         window::Ended::Cancelled => Stop::Cancelled,
         window::Ended::Deadline => {
@@ -182,6 +192,9 @@ fn measure(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Re
         }
     })?;
     let after = measure_now(gate, bench, evidence)?;
+    if !after.faults.is_empty() {
+        return Ok(after);
+    }
     window::grown(&before, after).map_err(Stop::Unknown)
 }
 
@@ -193,14 +206,59 @@ fn measure_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Resul
     let Some(each) = gate.each else {
         return run_once(gate, bench, None, evidence);
     };
-    let mut all = Reading::default();
-    for target in list_targets(each, bench)? {
-        let reading = run_once(gate, bench, Some(&target), evidence)?;
-        all.samples.extend(reading.samples);
-        all.notes.extend(reading.notes);
-        all.versions.extend(reading.versions);
+    measure_targets(gate, list_targets(each, bench), bench, evidence)
+}
+
+/// Runs the tool once per target. A target without an answer must not hide the fault of another
+/// target, so the other targets are measured as well. A timeout ends the gate: each further target
+/// may take as long.
+fn measure_targets(
+    gate: &Gate,
+    targets: Vec<Result<Target, String>>,
+    bench: &Bench<'_>,
+    evidence: &mut Evidence,
+) -> Result<Reading, Stop> {
+    let (mut all, mut first, mut answers) = (Reading::default(), None, 0_u32);
+    for target in targets {
+        let ended = target.map_err(Stop::Unknown).and_then(|target| {
+            let reading = run_once(gate, bench, Some(&target), evidence)
+                .map_err(|stop| name_stop(stop, &target))?;
+            Ok((reading, target))
+        });
+        let gap = match ended {
+            Ok((reading, target)) => {
+                all.join(reading, &target.entity);
+                answers += 1;
+                continue;
+            }
+            Err(Stop::TimedOut { hangs }) if answers > 0 && gate.on_timeout == OnTimeout::Error => {
+                all.gaps.push(tool::overdue(gate.timeout_s, hangs));
+                break;
+            }
+            Err(stop @ (Stop::TimedOut { .. } | Stop::Absent(_) | Stop::Cancelled)) => {
+                return Err(stop);
+            }
+            Err(stop @ (Stop::Unknown(_) | Stop::Limited(_))) => stop,
+        };
+        if let Stop::Unknown(why) | Stop::Limited(why) = &gap {
+            all.gaps.push(why.clone());
+        }
+        first = first.or(Some(gap));
     }
-    Ok(all)
+    match first {
+        Some(stop) if answers == 0 => Err(stop),
+        _ => Ok(all),
+    }
+}
+
+/// Names the target in the reason of a missing answer.
+fn name_stop(stop: Stop, target: &Target) -> Stop {
+    let named = |why: String| format!("{}: {why}", target.entity);
+    match stop {
+        Stop::Unknown(why) => Stop::Unknown(named(why)),
+        Stop::Limited(why) => Stop::Limited(named(why)),
+        other @ (Stop::Absent(_) | Stop::TimedOut { .. } | Stop::Cancelled) => other,
+    }
 }
 
 /// Runs the tool once, or takes the answer of another gate with the same call, and parses the answer.
@@ -261,12 +319,26 @@ fn read_answer(
         None => (finished.stdout.clone(), finished.stderr.clone()),
         Some(name) => {
             let most = parsers::answer_max(&gate.parser) as u64;
-            let bytes = files::read_capped(&scratch.path().join(name), most).map_err(|error| {
-                Stop::Unknown(format!(
-                    "{program} ended with {exit} and left no readable {name}: {error}"
-                ))
-            })?;
-            (bytes, [&finished.stderr[..], &finished.stdout].join(&b'\n'))
+            let messages = [&finished.stderr[..], &finished.stdout].join(&b'\n');
+            match files::read_capped(&scratch.path().join(name), most) {
+                Ok(bytes) => (bytes, messages),
+                // The messages alone may report a fault.
+                Err(error) => {
+                    let tool = ToolAnswer {
+                        exit,
+                        answer: b"",
+                        messages: &messages,
+                    };
+                    let read = parse_answer(gate, bench.plan, &tool, serial).ok();
+                    return read
+                        .filter(|reading| !reading.faults.is_empty())
+                        .ok_or_else(|| {
+                            Stop::Unknown(format!(
+                                "{program} ended with {exit} and left no readable {name}: {error}"
+                            ))
+                        });
+                }
+            }
         }
     };
     let tool = ToolAnswer {
@@ -298,11 +370,14 @@ fn run_under_watch(
     ran
 }
 
-/// Sets the entity of every sample to the target's name.
+/// Sets the entity of every sample to the target's name, and names the target of unread values.
 fn name_samples(mut reading: Reading, serial: Option<&str>) -> Reading {
     if let Some(serial) = serial {
         for sample in &mut reading.samples {
             sample.entity = serial.to_owned();
+        }
+        for value in &mut reading.unread {
+            value.reason = format!("{serial}: {}", value.reason);
         }
     }
     reading

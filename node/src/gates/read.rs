@@ -15,7 +15,7 @@ use muster_core::profiles::HardwareProfile;
 use muster_core::wire::node::{Failure, FailureCode};
 use serde::Serialize;
 
-use super::parsers::{self, Answer};
+use super::parsers::{self, Answer, Unread};
 use super::verdict;
 use crate::failure::fatal;
 use crate::tool::Output;
@@ -46,6 +46,15 @@ pub struct Parsed {
     /// The reason why a gate would have no answer; the other fields are then empty.
     pub error: Option<String>,
     pub samples: Vec<Shown>,
+    /// Faults that the tool itself found: the gate fails.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
+    /// Tests that did not do their work: the gate never passes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<String>,
+    /// Values of unknown form: an error for a gate that asks for one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<Unread>,
     /// Versions of the tool, drivers and firmware, if the answer has them.
     pub versions: BTreeMap<String, String>,
     pub notes: Vec<String>,
@@ -106,6 +115,9 @@ pub fn read_text(question: &Question, text: &str, messages: &str) -> Result<Pars
         experimental: parser.experimental,
         error,
         samples: reading.samples.into_iter().map(shown).collect(),
+        faults: reading.faults,
+        gaps: reading.gaps,
+        unread: reading.unread,
         versions: reading.versions,
         notes: reading.notes,
     })
@@ -178,7 +190,11 @@ pub fn judge(
     } = match (unmeasurable(&gate, &reference), &parsed.error) {
         (Some(why), _) => verdict::judge_absent(&gate, profile, why),
         (None, Some(why)) => verdict::unmeasured(Verdict::Error, why.clone()),
-        (None, None) => assess(&gate, &samples, &reference),
+        (None, None) => {
+            let assessment = assess(&gate, &samples, &reference);
+            let assessment = verdict::weigh_unread(&gate, &parsed.unread, assessment);
+            verdict::weigh_report(&parsed.faults, &parsed.gaps, assessment)
+        }
     };
     let finding = match verdict {
         Verdict::Pass | Verdict::Skipped => String::new(),
@@ -266,6 +282,13 @@ impl Parsed {
             };
             lines.push(format!("{metric:<36} {entity:<16} {value}"));
         }
+        lines.extend(self.faults.iter().map(|fault| format!("fault: {fault}")));
+        lines.extend(self.gaps.iter().map(|gap| format!("not tested: {gap}")));
+        lines.extend(
+            self.unread
+                .iter()
+                .map(|Unread { metric, reason }| format!("not read: {metric}: {reason}")),
+        );
         lines.extend(
             self.versions
                 .iter()

@@ -5,15 +5,15 @@ use muster_core::gates::Each;
 use muster_core::stacks::ConvergePlan;
 
 use super::Bench;
-use super::call::{Stop, Target};
+use super::call::Target;
 
-/// Lists the targets of a gate in their order.
-pub(super) fn list_targets(each: Each, bench: &Bench<'_>) -> Result<Vec<Target>, Stop> {
-    let disk = |disk: &Disk| {
+/// Lists the targets of a gate in their order. A disk without a serial is an error.
+pub(super) fn list_targets(each: Each, bench: &Bench<'_>) -> Vec<Result<Target, String>> {
+    let disk = |disk: &Disk| -> Result<Target, String> {
         let serial = disk
             .serial
             .clone()
-            .ok_or_else(|| Stop::Unknown(format!("disk {} has no serial", disk.name)))?;
+            .ok_or_else(|| format!("disk {} has no serial", disk.name))?;
         Ok(Target {
             word: format!("/dev/{}", disk.name),
             entity: serial,
@@ -31,12 +31,14 @@ pub(super) fn list_targets(each: Each, bench: &Bench<'_>) -> Result<Vec<Target>,
         Each::SataDisks => of(DiskTransport::Sata).map(disk).collect(),
         Each::Mounts => {
             let mounts = bench.plan.stack.iter().flat_map(ConvergePlan::mounts);
-            Ok(mounts
-                .map(|(_, place)| Target {
-                    word: place.clone(),
-                    entity: place,
+            mounts
+                .map(|(_, place)| {
+                    Ok(Target {
+                        word: place.clone(),
+                        entity: place,
+                    })
                 })
-                .collect())
+                .collect()
         }
     }
 }

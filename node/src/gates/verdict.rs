@@ -8,10 +8,13 @@ use muster_core::profiles::HardwareProfile;
 use muster_core::wire::node::GatePlan;
 
 use super::evidence::EVIDENCE_MAX;
-use super::parsers::Reading;
+use super::parsers::{Reading, Unread};
 use super::{Bench, kernel_log, no_gpu};
 use crate::machine::Machine;
 use crate::tool;
+
+/// Number of faults or gaps in a reason.
+const TOLD_MAX: usize = 5;
 
 /// The values that limits and counts may name.
 pub(super) fn reference_of<'a>(plan: &'a GatePlan, facts: &'a Facts) -> Reference<'a> {
@@ -30,7 +33,9 @@ pub(super) fn judge_reading(
     reading: Reading,
     evidence: &mut Evidence,
 ) -> Assessment {
-    let mut assessment = assess(gate, &reading.samples, reference);
+    let assessment = assess(gate, &reading.samples, reference);
+    let assessment = weigh_unread(gate, &reading.unread, assessment);
+    let mut assessment = weigh_report(&reading.faults, &reading.gaps, assessment);
     evidence.versions = reading.versions;
     if !reading.notes.is_empty() {
         let notes = reading.notes.join("\n");
@@ -43,6 +48,68 @@ pub(super) fn judge_reading(
         }
     }
     assessment
+}
+
+/// Adds the values of unknown form to an assessment: an error where a criterion asks for one. A
+/// missed limit stays a failure, and other values have no effect.
+pub(super) fn weigh_unread(gate: &Gate, unread: &[Unread], assessment: Assessment) -> Assessment {
+    let is_asked = |value: &&Unread| {
+        let mut criteria = gate.criteria.iter();
+        criteria.any(|criterion| criterion.metric == value.metric)
+    };
+    let Some(Unread { metric, reason }) = unread.iter().find(is_asked) else {
+        return assessment;
+    };
+    let reason = match assessment.verdict {
+        Verdict::Pass => format!("{metric}: {reason}"),
+        Verdict::Error => format!("{metric}: {reason}; {}", assessment.reason),
+        Verdict::Fail | Verdict::Skipped => return assessment,
+    };
+    Assessment {
+        verdict: Verdict::Error,
+        reason,
+        ..assessment
+    }
+}
+
+/// Adds the tool's own report to an assessment. A fault of the report is a failure, also beside
+/// good values. With a missing part, a gate never passes, and a missed limit stays a failure.
+pub(super) fn weigh_report(
+    faults: &[String],
+    gaps: &[String],
+    assessment: Assessment,
+) -> Assessment {
+    let told = |words: &[String]| words[..words.len().min(TOLD_MAX)].join("; ");
+    let both = |words: &[String]| format!("{}; {}", told(words), assessment.reason);
+    let (verdict, reason) = match (faults, gaps, assessment.verdict) {
+        ([], [], _) => return assessment,
+        // The missed limits describe the fault, and missing values follow from the fault.
+        ([_, ..], _, Verdict::Fail) => (Verdict::Fail, both(faults)),
+        ([_, ..], _, Verdict::Pass | Verdict::Error | Verdict::Skipped) => {
+            (Verdict::Fail, told(faults))
+        }
+        ([], [_, ..], Verdict::Fail) => (
+            Verdict::Fail,
+            format!("{}; {}", assessment.reason, told(gaps)),
+        ),
+        ([], [_, ..], Verdict::Pass) => (Verdict::Error, told(gaps)),
+        ([], [_, ..], Verdict::Error | Verdict::Skipped) => (Verdict::Error, both(gaps)),
+    };
+    Assessment {
+        verdict,
+        reason,
+        ..assessment
+    }
+}
+
+/// The verdict of the gate that reports a node without the GPUs of the profile. The PCI bus was
+/// read and lists none, so the verdict of a required gate is a failure.
+pub(super) fn judge_no_gpu(gate: &Gate, bench: &Bench<'_>) -> Assessment {
+    let verdict = match gate.mode(Some(&bench.plan.profile)) {
+        Mode::Required => Verdict::Fail,
+        Mode::Optional | Mode::Shadow => Verdict::Skipped,
+    };
+    unmeasured(verdict, no_gpu::describe(bench))
 }
 
 /// A verdict without measured values.

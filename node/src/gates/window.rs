@@ -48,9 +48,12 @@ pub(super) fn wait(cx: &JobContext, window: Duration) -> Result<(), Ended> {
 /// every name only once.
 ///
 /// # Errors
-/// For a name in a single answer, a name measured twice, and a falling counter. A counter falls
+/// For a target without an answer, a name in a single answer, a name measured twice, and a falling counter. A counter falls
 /// after a reset or after an absence of the device.
 pub(super) fn grown(before: &Reading, after: Reading) -> Result<Reading, String> {
+    if let Some(gap) = before.gaps.iter().chain(&after.gaps).next() {
+        return Err(gap.clone());
+    }
     let former = numbers(&before.samples)?;
     let latter = numbers(&after.samples)?;
     if let Some((metric, entity)) = former
@@ -87,10 +90,14 @@ pub(super) fn grown(before: &Reading, after: Reading) -> Result<Reading, String>
         });
     }
     notes.extend(after.notes);
+    let mut unread = after.unread;
+    unread.extend(before.unread.iter().cloned());
     Ok(Reading {
         samples,
+        unread,
         notes,
         versions: after.versions,
+        ..Reading::default()
     })
 }
 

@@ -304,6 +304,31 @@ fn an_answer_comes_in_time_whatever_hangs() {
     );
 }
 
+/// nvidia-smi that says a GPU is lost is no crashed tool. Without a driver, no GPU was asked.
+#[test]
+fn a_lost_gpu_takes_a_node_out_and_a_missing_driver_does_not() {
+    let node = Node::new();
+    let lost = "Unable to determine the device handle for GPU 0000:1B:00.0: GPU is lost.";
+    let silent = "NVIDIA-SMI has failed because it could not communicate with the driver.";
+    for (sentence, exit, code, verdict) in [(lost, 15, 1, "fail"), (silent, 9, 0, "unknown")] {
+        node.program("smi", &format!("echo '{sentence}'; exit {exit}"));
+        let own = node.path().join("bin/smi");
+        let tool = programs::ship(node.path(), &own.to_string_lossy());
+        node.requested(&format!(
+            "name = \"smoke\"\nversion = \"1\"\n[[gates]]\nid = \"gpu.inventory\"\ntitle = \"t\"\nstage = \"inventory\"\n\
+             parser = \"nvidia-smi-xml\"\ntimeout_s = 30\nfinding = \"Look for it.\"\nargv = [{tool:?}]\n\
+             criteria = [{{ metric = \"gpu.count\", op = \"==\", limit = 1, unit = \"GPUs\" }}]\n"
+        ));
+        let (found, said) = node.health(&["--max-age", "0"]);
+        assert_eq!(found, code, "{said}");
+        let begin = format!("{verdict}: gate gpu.inventory: ");
+        assert!(
+            said.starts_with(&begin) && said.contains(sentence),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn no_vendors_tool_runs_before_the_gates() {
     let node = Node::new();

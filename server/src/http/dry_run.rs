@@ -14,7 +14,7 @@ use crate::request_id;
 
 const NAME: &str = "dry_run";
 /// Other query parameters of writes, on any route.
-const OTHERS: [&str; 1] = ["erase_now"];
+const OTHERS: [&str; 2] = ["erase_now", "reason"];
 /// Header of an answer to a dry run.
 const TOLD: HeaderName = HeaderName::from_static("muster-dry-run");
 
@@ -64,7 +64,7 @@ fn take_parameter(uri: &Uri) -> Result<(bool, Uri), Error> {
                 return Err(Error::invalid(
                     other,
                     "unknown_parameter",
-                    "a write takes `dry_run`, and some writes take `erase_now`",
+                    "a write takes `dry_run`, and some writes take `erase_now` or `reason`",
                 ));
             }
         }

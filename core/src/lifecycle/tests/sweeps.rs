@@ -4,7 +4,7 @@
 
 use super::faults::{moved, result, silent, suite};
 use super::*;
-use crate::gates::Verdict;
+use crate::gates::{Gate, GateResult, Verdict};
 
 #[test]
 fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
@@ -115,6 +115,43 @@ fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
 fn kept_out(reason: Option<&str>) -> Option<SchedulerOut> {
     let reason = reason.map(str::to_owned);
     Some(SchedulerOut::new("drained".into(), reason, true))
+}
+
+/// A gate without an answer does not let the failure of another gate go, in either order.
+#[test]
+fn a_failure_beside_an_error_takes_a_node_out() {
+    let mut serving = node(State::InService);
+    (serving.claim, serving.action) = (Some(ClaimState::Bound), Some(Action::Sweep));
+    let mut sweep = suite();
+    let other = Gate {
+        id: "y".into(),
+        ..sweep.gates[0].clone()
+    };
+    sweep.gates.push(other);
+    serving.sweep = Some(sweep);
+    serving.steps = vec![StepView {
+        round: 2,
+        ..step(Step::Sweep, StepStatus::Succeeded)
+    }];
+    for verdicts in [
+        [Verdict::Error, Verdict::Fail],
+        [Verdict::Fail, Verdict::Error],
+    ] {
+        let of_gate = |(id, verdict): (&str, Verdict)| GateResult {
+            gate: id.into(),
+            ..result(verdict).remove(0)
+        };
+        serving.swept = ["x", "y"].into_iter().zip(verdicts).map(of_gate).collect();
+        let failed = match verdicts[0] == Verdict::Fail {
+            true => "gate x: 3 errors",
+            false => "gate y: 3 errors",
+        };
+        let out = moved(&serving);
+        assert_eq!(
+            (out.to, out.reason.as_deref()),
+            (State::Draining, Some(failed))
+        );
+    }
 }
 
 #[test]

@@ -28,7 +28,9 @@ struct End {
 
 #[derive(Deserialize)]
 struct Sum {
-    bytes: u64,
+    /// cJSON prints a number from 10^15 on with an exponent.
+    #[serde(deserialize_with = "plain")]
+    bytes: f64,
     #[serde(deserialize_with = "plain")]
     bits_per_second: f64,
     retransmits: Option<u32>,
@@ -46,7 +48,7 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     let (Some(sent), Some(received)) = (report.end.sum_sent, report.end.sum_received) else {
         return Err("it ended without a sum over a TCP test".into());
     };
-    if answer.exit != 0 || received.bytes == 0 {
+    if answer.exit != 0 || received.bytes == 0.0 {
         return Err(format!("{} bytes were received", received.bytes));
     }
     let mut reading = Reading::default();

@@ -1,6 +1,7 @@
-//! Parsers of tool outputs, a file for each. Parsers are strict: an unknown version, a missing
-//! field, a wrong root or an exit status contradicting the output is an error. A gate never passes
-//! after an error. Each parser is written from recordings of the real tool; see `fixtures/`.
+//! Parsers of tool outputs, a file for each. Parsers are strict: an unknown version, a wrong root
+//! or an exit status contradicting the output is an error. A single value of unknown form is an
+//! error for the gates that ask for the value, see [`Unread`]. A gate never passes after an error.
+//! Each parser is written from recordings of the real tool; see `fixtures/`.
 
 mod amd; // AMD's tools
 mod clock; // The node's clock against the agent's clock
@@ -11,6 +12,7 @@ mod facts; // Inventory against the profile
 mod fio; // Disk throughput and verification
 mod firmware; // Firmware and BIOS against the stack
 mod iperf3; // Network throughput
+mod ipmi_states; // Meanings of the words of discrete sensors
 mod kernel; // Release, command line, taint
 mod kernel_log; // Faults reported by drivers
 mod lshw; // Devices of the machine
@@ -35,7 +37,7 @@ use std::marker::PhantomData;
 use muster_core::gates::xid::XidOverrides;
 use muster_core::gates::{Gate, Limit, Sample};
 use serde::de::{Error as _, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Bench;
 use crate::tool::{OUTPUT_MAX, Superseded};
@@ -90,16 +92,58 @@ impl Answer<'_> {
     }
 }
 
+/// A value of an answer in a form that the parser does not know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unread {
+    pub metric: &'static str,
+    pub reason: String,
+}
+
 /// The result of a parser.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Reading {
     pub(super) samples: Vec<Sample>,
+    /// Values without a sample, because their form is unknown. Such a value is an error for a gate
+    /// with a criterion about the metric, and a note for every other gate.
+    pub(super) unread: Vec<Unread>,
+    /// Faults that the tool itself found, in the tool's own words. The gate fails, also without a
+    /// sample.
+    pub(super) faults: Vec<String>,
+    /// Disks or mounts without an answer, and tests without work. The gate never passes.
+    pub(super) gaps: Vec<String>,
     /// Details for the operator when the gate does not pass.
     pub(super) notes: Vec<String>,
     pub(super) versions: BTreeMap<String, String>,
 }
 
 impl Reading {
+    /// A reading without a value, where the tool ended with a fault of the hardware or the driver.
+    fn of_faults(faults: Vec<String>) -> Self {
+        Self {
+            faults,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the reading of a disk or mount.
+    pub(super) fn join(&mut self, other: Self, entity: &str) {
+        let Self {
+            samples,
+            unread,
+            faults,
+            gaps,
+            notes,
+            versions,
+        } = other;
+        let named = |word: String| format!("{entity}: {word}");
+        self.samples.extend(samples);
+        self.unread.extend(unread);
+        self.faults.extend(faults.into_iter().map(named));
+        self.gaps.extend(gaps.into_iter().map(named));
+        self.notes.extend(notes);
+        self.versions.extend(versions);
+    }
+
     /// Adds a number of the node, or of the single disk under test.
     fn add(&mut self, metric: &'static str, value: impl Into<f64>) {
         self.add_of(metric, "", value);
@@ -124,6 +168,11 @@ impl Reading {
         self.add_of(metric, entity, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
+    /// Adds a value whose form is unknown.
+    fn leave(&mut self, metric: &'static str, reason: String) {
+        self.unread.push(Unread { metric, reason });
+    }
+
     /// Adds a word of an entity, or of the node.
     fn add_word(&mut self, metric: &'static str, entity: &str, word: &str) {
         self.samples.push(Sample {
@@ -133,18 +182,30 @@ impl Reading {
         });
     }
 
-    /// Rejects impossible measurements: blank sentinels, negative values and NaN.
-    fn plausible(self) -> Result<Self, String> {
-        let odd = self.samples.iter().find_map(|sample| match sample.value {
-            Limit::Number(number) if !(0.0..scan::LARGEST).contains(&number) => {
-                Some((sample.metric, number))
-            }
-            _ => None,
-        });
-        match odd {
-            Some((metric, number)) => Err(format!("{metric} is {number}, which is no measurement")),
-            None => Ok(self),
+    /// Moves impossible measurements to the unread values: blank sentinels, negative values and NaN.
+    fn plausible(mut self) -> Self {
+        let is_odd = |sample: &Sample| match sample.value {
+            Limit::Number(number) => !(0.0..scan::LARGEST).contains(&number),
+            Limit::Text(_) => false,
+        };
+        let (odd, samples): (Vec<Sample>, Vec<Sample>) = self.samples.into_iter().partition(is_odd);
+        self.samples = samples;
+        for Sample {
+            metric,
+            entity,
+            value,
+        } in odd
+        {
+            let Limit::Number(number) = value else {
+                continue;
+            };
+            let reason = match entity.as_str() {
+                "" => format!("{number} is no measurement"),
+                entity => format!("{entity}: {number} is no measurement"),
+            };
+            self.unread.push(Unread { metric, reason });
         }
+        self
     }
 
     /// Returns an added number.
@@ -209,8 +270,19 @@ pub(super) fn parse_by(
         "stress-ng" => stress_ng::parse(answer),
         "stressapptest" => stressapptest::parse(answer),
         other => Err(format!("no parser {other:?} reads a tool's answer")),
-    }?;
-    reading.plausible()
+    }
+    .or_else(|why| nvidia::cuda::read_fault(parser, answer).ok_or(why))?;
+    Ok(reading.plausible())
+}
+
+/// The same as [`parse`], where every value must have a known form.
+#[cfg(test)]
+pub(super) fn parse_whole(parser: &str, answer: &Answer<'_>) -> Result<Reading, String> {
+    let reading = parse(parser, answer)?;
+    match reading.unread.first() {
+        Some(Unread { metric, reason }) => Err(format!("{metric}: {reason}")),
+        None => Ok(reading),
+    }
 }
 
 /// Returns the maximum length of a parser's input, in bytes. With `log_buf_len=8M`, dmesg prints 8

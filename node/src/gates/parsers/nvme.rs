@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Answer, Reading, json};
+use super::{Answer, Reading, json, scan};
 
 #[derive(Deserialize)]
 struct Log {
@@ -23,15 +23,17 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
         return Err(format!("the disk was not read: {}", answer.reason()));
     }
     let log: Log = json(answer.text)?;
-    let media_errors: u64 = match &log.media_errors {
-        Value::Number(number) => number.as_u64(),
-        Value::String(text) => text.parse().ok(),
+    let media_errors = match &log.media_errors {
+        Value::Number(number) => number
+            .as_f64()
+            .filter(|count| count.fract() == 0.0 && (0.0..scan::LARGEST).contains(count)),
+        Value::String(text) => scan::count(text),
         _ => None,
     }
     .ok_or_else(|| format!("media_errors {} is not a count", log.media_errors))?;
     let mut reading = Reading::default();
     reading.add("smart.critical_warning", log.critical_warning);
-    reading.add("smart.media_errors", media_errors as f64);
+    reading.add("smart.media_errors", media_errors);
     reading.add("smart.percentage_used", log.percent_used);
     reading.add(
         "smart.spare_missing",

@@ -1,5 +1,7 @@
-//! Numbers and words in the output of tools. A number consists of decimal digits with at most a
-//! single point. Signs, exponents, `nan` and surrounding text are rejected.
+//! Numbers and words in the output of tools. All parsers of texts read numbers here. A number
+//! consists of decimal digits with at most a single point, and may end with an exponent, as C, C++
+//! and Python print long numbers (`%g`, `%e`). Other forms of exponents, signs before a number,
+//! `nan` and surrounding text are rejected.
 
 /// Upper bound of a valid number. Larger numbers are blank sentinels (DCGM's and NVML's are just
 /// under 2^63) or invalid. Doubles count exactly up to the bound.
@@ -19,25 +21,44 @@ pub(super) fn plain<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result
     }
 }
 
-/// Parses a number in the range of a measurement.
+/// Parses a number in the range of a measurement: `231.70`, `6e+06`, `1.04858e+06`, `8.3e-05`.
 pub(super) fn number(word: &str) -> Option<f64> {
-    let plain = word.starts_with(|c: char| c.is_ascii_digit())
-        && word.ends_with(|c: char| c.is_ascii_digit())
-        && word.chars().all(|c| c.is_ascii_digit() || c == '.');
-    if !plain || word.len() > 24 {
+    let (digits, exponent) = match word.split_once(['e', 'E']) {
+        Some((digits, exponent)) => (digits, Some(exponent)),
+        None => (word, None),
+    };
+    let plain = digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits.ends_with(|c: char| c.is_ascii_digit())
+        && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if !plain || digits.len() > 24 || !exponent.is_none_or(is_exponent) {
         return None;
     }
-    // Rust's parser also rejects two points.
-    word.parse().ok().filter(|number| *number < LARGEST)
+    // Rust's parser also rejects two points. A number too small for a double becomes 0.
+    let lost = |number: f64| number == 0.0 && digits.contains(|c: char| ('1'..='9').contains(&c));
+    word.parse::<f64>()
+        .ok()
+        .filter(|number| *number < LARGEST && !lost(*number))
 }
 
-/// Parses a number without a fraction.
+/// `+06`, `-05` or `-120`: a sign and two digits, or three for larger exponents (C17, 7.21.6.1).
+fn is_exponent(power: &str) -> bool {
+    let digits = power.strip_prefix(['+', '-']).unwrap_or_default();
+    let is_long = digits.len() == 3 && !digits.starts_with('0');
+    (digits.len() == 2 || is_long) && digits.bytes().all(|digit| digit.is_ascii_digit())
+}
+
+/// Parses a number without a fraction. With an exponent, the value must be whole.
 pub(super) fn count(word: &str) -> Option<f64> {
-    if word.contains('.') {
-        None
-    } else {
-        number(word)
+    match word.contains(['e', 'E']) {
+        true => number(word).filter(|number| number.fract() == 0.0),
+        false if word.contains('.') => None,
+        false => number(word),
     }
+}
+
+/// Parses the number of a GPU, slot or link: digits alone.
+pub(super) fn index(word: &str) -> Option<f64> {
+    number(word).filter(|_| word.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 /// Parses `81559 MiB`: a number, exactly a single space, and the given unit.
@@ -105,7 +126,19 @@ mod tests {
             "",
             "-1",
             "+1",
+            "1e",
+            "e3",
             "1e3",
+            "1e+",
+            "1e+3",
+            "1e++03",
+            "1e+03.5",
+            "1.e+03",
+            "1e+003",
+            "1e+999",
+            "1e-999",
+            "9.1e+15",
+            "0x1e3",
             "nan",
             "inf",
             ".5",
@@ -118,7 +151,24 @@ mod tests {
         ] {
             assert_eq!(number(wrong), None, "{wrong:?}");
         }
+        for (word, wanted) in [
+            ("6e+06", 6e6),
+            ("1.04858e+06", 1_048_580.0),
+            ("1e+15", 1e15),
+            ("1E+03", 1_000.0),
+            ("8.3e-05", 8.3e-5),
+            ("0e+00", 0.0),
+        ] {
+            assert_eq!(number(word), Some(wanted), "{word}");
+        }
         assert_eq!(count("1.5"), None);
+        assert_eq!(count("1.5e+00"), None);
+        assert_eq!(count("1.04858e+06"), Some(1_048_580.0));
+        assert_eq!(
+            (index("12"), index("1e+01"), index("1.2")),
+            (Some(12.0), None, None)
+        );
+        assert_eq!(quantity("1.5e+02 GB/s", "GB/s"), Some(150.0));
         assert_eq!(quantity("81559 MiB", "MiB"), Some(81_559.0));
         for wrong in [
             "81559",

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::ipmi_states::{Meaning, worst_state};
 use super::{Answer, Reading, scan};
 
 /// Maximum sensors of a BMC. The largest known BMCs have a few hundred.
@@ -14,32 +15,8 @@ const SENSORS_MAX: usize = 2000;
 const NAME_MAX: usize = 16;
 /// Entity of power supplies (IPMI 2.0, table 43-13).
 const POWER_SUPPLY: &str = "10";
-/// States of a failing power supply (IPMI 2.0, table 42-3, type 08h), in ipmitool's words.
-const FAILING: [&str; 6] = [
-    "Failure detected",
-    "Predictive failure",
-    "Power Supply AC lost",
-    "AC lost or out-of-range",
-    "AC out-of-range, but present",
-    "Config Error",
-];
 /// State of a present power supply, in ipmitool's words.
 const PRESENT: &str = "Presence detected";
-/// States of any failed part (IPMI 2.0, table 42-2, type 07h, and 42-3, types 07h, 08h and 0Ch), in
-/// ipmitool's words.
-const BROKEN: [&str; 9] = [
-    "Thermal Trip",
-    "IERR",
-    "FRB1/BIST failure",
-    "FRB2/Hang in POST failure",
-    "FRB3/Processor startup/init failure",
-    "Failure detected",
-    "Power Supply AC lost",
-    "Transition to Critical",
-    "Transition to Non-recoverable",
-];
-/// Prefixes of all states without full redundancy (IPMI 2.0, table 42-2, type 0Bh).
-const NOT_REDUNDANT: [&str; 3] = ["Redundancy Lost", "Redundancy Degraded", "Non-Redundant"];
 
 /// Range of a reading (IPMI 2.0, section 35.14), from ipmitool's abbreviations.
 #[derive(Clone, Copy, PartialEq)]
@@ -55,11 +32,7 @@ enum State {
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!(
-            "the BMC was not asked (status {}): {}",
-            answer.exit,
-            answer.reason()
-        ));
+        return read_failed(answer);
     }
     scan::whole(answer.text)?;
     let mut reading = Reading::default();
@@ -78,11 +51,7 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
         }
         seen.push(who);
         if let Some(trouble) = counts.add(&sensor) {
-            reading.notes.push(format!(
-                "{} {trouble}: {}",
-                scan::word(sensor.name),
-                scan::word(sensor.reading)
-            ));
+            reading.notes.push(describe(&sensor, trouble));
         }
     }
     if counts.read == 0 {
@@ -95,6 +64,37 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     reading.count("psu.present", counts.present.len());
     reading.count("bmc.not_redundant", counts.not_redundant);
     Ok(reading)
+}
+
+/// The reading of a run with a failure status. ipmitool ends with 1 after any sensor that it could
+/// not ask. Sensors before with a fault are still faults; other lists are no answer.
+fn read_failed(answer: &Answer<'_>) -> Result<Reading, String> {
+    let (mut faults, mut counts) = (Vec::new(), Counts::default());
+    for sensor in answer.text.lines().take(SENSORS_MAX).filter_map(read) {
+        let before = counts.critical + counts.failing;
+        if let Some(trouble) = counts.add(&sensor)
+            && counts.critical + counts.failing > before
+        {
+            faults.push(describe(&sensor, trouble));
+        }
+    }
+    match faults.is_empty() {
+        true => Err(format!(
+            "the BMC was not asked (status {}): {}",
+            answer.exit,
+            answer.reason()
+        )),
+        false => Ok(Reading::of_faults(faults)),
+    }
+}
+
+/// `PS2 fails: Presence detected, Failure detected`
+fn describe(sensor: &Sensor<'_>, trouble: &str) -> String {
+    format!(
+        "{} {trouble}: {}",
+        scan::word(sensor.name),
+        scan::word(sensor.reading)
+    )
 }
 
 #[derive(Default)]
@@ -118,17 +118,20 @@ impl<'a> Counts<'a> {
         {
             self.present.insert(sensor.instance);
         }
-        let says = |words: &[&str]| words.iter().any(|word| sensor.reading.contains(word));
-        let (count, trouble) = match sensor.state {
-            State::NoReading => return None,
-            State::Critical => (&mut self.critical, "is beyond its critical threshold"),
-            State::Warning => (&mut self.warning, "is beyond its warning threshold"),
-            State::Fine if sensor.entity == POWER_SUPPLY && says(&FAILING) => {
-                (&mut self.failing, "fails")
+        let is_supply = sensor.entity == POWER_SUPPLY;
+        let worst = worst_state(sensor.reading, sensor.entity);
+        let (count, trouble) = match (sensor.state, worst) {
+            (State::NoReading, _) | (State::Fine, None) => return None,
+            (State::Critical, _) => (&mut self.critical, "is beyond its critical threshold"),
+            (State::Warning, _) => (&mut self.warning, "is beyond its warning threshold"),
+            (State::Fine, Some(Meaning::Power)) if is_supply => (&mut self.failing, "fails"),
+            (State::Fine, Some(Meaning::Fault | Meaning::Power)) => {
+                (&mut self.critical, "has failed")
             }
-            State::Fine if says(&BROKEN) => (&mut self.critical, "has failed"),
-            State::Fine if says(&NOT_REDUNDANT) => (&mut self.not_redundant, "is not redundant"),
-            State::Fine => return None,
+            (State::Fine, Some(Meaning::NotRedundant)) => {
+                (&mut self.not_redundant, "is not redundant")
+            }
+            (State::Fine, Some(Meaning::Warning)) => (&mut self.warning, "reports a warning"),
         };
         *count += 1;
         Some(trouble)
@@ -250,8 +253,30 @@ mod tests {
         }
         // A drive's failure is not a power supply's failure, and an absent power supply has no
         // reading.
-        let said = "Drive 0 | 60h | ok  |  4.1 | Drive Present, Predictive failure\nPS 2 | 61h | ns  | 10.2 | No Reading\n";
-        assert_eq!(told(said), [("bmc.sensors", 1.0)]);
+        let said = "Drive 0 | 60h | ok  |  4.1 | Drive Present, Predictive Failure\nPS 2 | 61h | ns  | 10.2 | No Reading\n";
+        assert_eq!(told(said), [("bmc.sensors", 1.0), ("bmc.critical", 1.0)]);
+    }
+
+    #[test]
+    fn a_fault_before_a_sensor_that_was_not_asked_is_a_fault() {
+        let read = |text: &str| {
+            parse(&Answer {
+                exit: 1,
+                text,
+                messages: "Unable to read sensor",
+                serial: None,
+            })
+        };
+        let well = "Drive 0 | 60h | ok  |  4.1 | Drive Present\n";
+        assert!(read(well).is_err_and(|why| why.contains("Unable to read sensor")));
+        let broken = "Drive 4 | 64h | ok  |  4.4 | Drive Present, Drive Fault\nPS 1 | 65h | ok  | 10.1 | Failure detected\nFan | 66h | unc | 29.1 | 90 RPM\nP";
+        let reading = read(&format!("{well}{broken}")).expect("a fault");
+        let wanted = [
+            "Drive 4 has failed: Drive Present, Drive Fault",
+            "PS 1 fails: Failure detected",
+        ];
+        assert_eq!(reading.faults, wanted);
+        assert!(reading.samples.is_empty());
     }
 
     #[test]

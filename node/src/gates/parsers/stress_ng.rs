@@ -5,7 +5,7 @@
 use serde::Deserialize;
 
 use super::scan::plain;
-use super::{Answer, Reading};
+use super::{Answer, Reading, scan};
 
 #[derive(Deserialize)]
 struct Report {
@@ -28,7 +28,33 @@ struct Metric {
     rate: f64,
 }
 
+/// Maximum failures in a reading.
+const FAILURES_MAX: usize = 10;
+
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    let failures: Vec<&str> = answer
+        .messages
+        .lines()
+        .filter(|line| line.starts_with("stress-ng: fail:"))
+        .collect();
+    let shown: Vec<String> = failures
+        .iter()
+        .take(FAILURES_MAX)
+        .map(|line| scan::word(line))
+        .collect();
+    match read_report(answer, &failures) {
+        Ok(reading) => Ok(Reading {
+            notes: shown,
+            ..reading
+        }),
+        // A stressor failed, also without a usable report.
+        Err(_) if !shown.is_empty() => Ok(Reading::of_faults(shown)),
+        Err(why) => Err(why),
+    }
+}
+
+/// Reads the report, and compares the report with the failures in the messages.
+fn read_report(answer: &Answer<'_>, failures: &[&str]) -> Result<Reading, String> {
     // A truncated number is a different number, so the parser requires the end mark of the
     // document.
     if !answer.text.trim_end().ends_with("\n...") {
@@ -40,11 +66,6 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if !version.starts_with("0.") {
         return Err(format!("version {version:?} is not known"));
     }
-    let failures: Vec<&str> = answer
-        .messages
-        .lines()
-        .filter(|line| line.starts_with("stress-ng: fail:"))
-        .collect();
     // The bracket excludes `unsuccessful run completed`.
     let completed = answer
         .messages
@@ -71,10 +92,5 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     for metric in &report.metrics {
         reading.add_of("stress.bogo_ops", &metric.stressor, metric.rate);
     }
-    reading.notes = failures
-        .iter()
-        .take(10)
-        .map(|line| (*line).to_owned())
-        .collect();
     Ok(reading)
 }

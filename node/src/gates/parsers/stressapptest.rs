@@ -1,7 +1,7 @@
 //! Parser for stressapptest 1.0: memory copied back and forth with checks. The final verdict and
 //! the counts must agree. From 1.0.7 on, each line begins with a time.
 
-use super::{Answer, Reading};
+use super::{Answer, Reading, scan};
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     let only = |start: &str| -> Result<&str, String> {
@@ -41,13 +41,13 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     else {
         return Err(unreadable());
     };
-    let number = |word: &str, unit: &str| word.strip_suffix(unit)?.parse::<f64>().ok();
+    let number = |word: &str, unit: &str| scan::number(word.strip_suffix(unit)?);
     let copied = number(copied, "M").ok_or_else(unreadable)?;
     let bandwidth = number(bandwidth, "MB/s,").ok_or_else(unreadable)?;
-    let incidents: u32 = incidents.parse().map_err(|_| unreadable())?;
-    let errors: u32 = errors.parse().map_err(|_| unreadable())?;
+    let incidents = scan::count(incidents).ok_or_else(unreadable)?;
+    let errors = scan::count(errors).ok_or_else(unreadable)?;
     let status = only("Status: ")?;
-    let clean = incidents == 0 && errors == 0;
+    let clean = incidents == 0.0 && errors == 0.0;
     match (status.split(' ').next(), clean, answer.exit) {
         (Some("PASS"), true, 0) => {}
         (Some("FAIL"), false, 1..) => {}

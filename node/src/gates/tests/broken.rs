@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::bench::{gate, profile};
 use super::recordings::{RECORDINGS, Recording};
 use crate::gates::parsers::{Answer, Reading, parse};
+use crate::gates::verdict::weigh_unread;
 
 /// Units of counts. A gate compares a count with the hardware of the node.
 const COUNTED: [&str; 28] = [
@@ -125,14 +126,13 @@ fn benches() -> Vec<Bench<'static>> {
         let text = recording.text();
         let good = recording
             .read(&text)
-            .unwrap_or_else(|why| panic!("{}: {why}", recording.file))
-            .samples;
+            .unwrap_or_else(|why| panic!("{}: {why}", recording.file));
         let bench = Bench {
             recording,
             messages: recording.messages(),
             text,
-            gates: gates(recording, &good),
-            numbers: numbers(&good),
+            gates: gates(recording, &good.samples),
+            numbers: numbers(&good.samples),
             profile: profile(),
             facts: Facts::default(),
             variables: BTreeMap::new(),
@@ -157,7 +157,7 @@ impl Bench<'_> {
     }
 
     /// Returns whether all gates pass.
-    fn passes(&self, samples: &[Sample]) -> bool {
+    fn passes(&self, reading: &Reading) -> bool {
         let Bench {
             profile,
             facts,
@@ -170,9 +170,10 @@ impl Bench<'_> {
             stack: None,
             variables,
         };
-        self.gates
-            .iter()
-            .all(|gate| assess(gate, samples, &reference).verdict == Verdict::Pass)
+        self.gates.iter().all(|gate| {
+            let assessment = assess(gate, &reading.samples, &reference);
+            weigh_unread(gate, &reading.unread, assessment).verdict == Verdict::Pass
+        })
     }
 
     /// Reports a damaged text that passes with different numbers.
@@ -180,7 +181,7 @@ impl Bench<'_> {
         let Ok(reading) = self.read(broken) else {
             return;
         };
-        if self.passes(&reading.samples) && numbers(&reading.samples) != self.numbers {
+        if self.passes(&reading) && numbers(&reading.samples) != self.numbers {
             let now = numbers(&reading.samples);
             let other: Vec<_> = now
                 .iter()
@@ -195,10 +196,7 @@ impl Bench<'_> {
 
     /// Reports a damaged text that passes.
     fn refuse(&self, broken: &str, how: &str, problems: &mut Vec<String>) {
-        if self
-            .read(broken)
-            .is_ok_and(|reading| self.passes(&reading.samples))
-        {
+        if self.read(broken).is_ok_and(|reading| self.passes(&reading)) {
             problems.push(format!("{}: {how}: passes", self.recording.file));
         }
     }
@@ -319,7 +317,16 @@ fn numbers_that_are_none_never_pass_as_something_else() {
         let places = number_places(&bench.text);
         let step = places.len() / 80 + 1;
         for (start, end) in places.into_iter().step_by(step) {
-            for odd in ["N/A", "NaN", "-1", "9223372036854775808", "", "1e999"] {
+            for odd in [
+                "N/A",
+                "NaN",
+                "-1",
+                "9223372036854775808",
+                "",
+                "1e999",
+                "1e",
+                "e+06",
+            ] {
                 let broken = format!("{}{odd}{}", &bench.text[..start], &bench.text[end..]);
                 let line = bench.text[..start].rsplit('\n').next().unwrap_or_default();
                 bench.hold(&broken, &format!("{odd:?} after {line:?}"), &mut problems);

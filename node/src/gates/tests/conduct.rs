@@ -587,7 +587,7 @@ fn what_a_tool_says_beside_its_file_is_read_wherever_it_says_it() {
         ("cat good >&2", Verdict::Pass),
         ("cat failed; exit 2", Verdict::Fail),
         ("cat failed >&2; exit 2", Verdict::Fail),
-        ("cat failed", Verdict::Error),
+        ("cat failed", Verdict::Fail),
         ("true", Verdict::Error),
     ] {
         let tool = script(

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::recordings::fixture;
 use crate::gates::parsers::{Answer, Reading, parse};
+use crate::gates::verdict::{weigh_report, weigh_unread};
 
 const GPUS: u64 = 8;
 /// What each level runs on every GPU (NVIDIA/DCGM, NvidiaValidationSuite.cpp), without what only some models have.
@@ -80,7 +81,15 @@ pub(super) fn verdict(gate: &Gate, exit: i32, text: &str) -> Verdict {
             serial: None,
         },
     ) {
-        Ok(reading) => assess(gate, &reading.samples, &reference).verdict,
+        Ok(reading) => {
+            let assessment = assess(gate, &reading.samples, &reference);
+            weigh_report(
+                &reading.faults,
+                &reading.gaps,
+                weigh_unread(gate, &reading.unread, assessment),
+            )
+            .verdict
+        }
         Err(_) => Verdict::Error,
     }
 }
@@ -181,13 +190,96 @@ fn a_warning_beside_a_pass_is_counted_and_told() {
         .expect("a count");
     let result = &mut document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]["results"][3];
     result["warnings"] =
-        json!([{ "error_id": 4, "warning": "PCIe replays are above their threshold" }]);
+        json!([{ "error_id": 5, "warning": "single-bit errors are above their threshold" }]);
     let reading = read(&document);
     assert_eq!(reading.number("dcgm.warnings", ""), Some(before + 1.0));
     assert_eq!(
         reading.notes.last().map(String::as_str),
-        Some("pcie: PCIe replays are above their threshold")
+        Some("pcie: single-bit errors are above their threshold")
     );
+    assert!(reading.faults.is_empty() && reading.gaps.is_empty());
+}
+
+/// An error inside of a pass counts by its id and its severity, in a result and in a summary.
+#[test]
+fn a_pass_with_an_error_counts_by_the_error() {
+    let whole: Value =
+        serde_json::from_str(&answer(&[("pcie", "Pass"), ("memory", "Pass")])).expect("the answer");
+    let counted = |error: Value, in_summary: bool| {
+        let mut document = whole.clone();
+        let test = &mut document["DCGM Diagnostic"]["test_categories"][0]["tests"][1];
+        let place = match in_summary {
+            true => &mut test["test_summary"],
+            false => &mut test["results"][3],
+        };
+        place["warnings"] = json!([error]);
+        let text = document.to_string();
+        let answer = Answer {
+            exit: 0,
+            text: &text,
+            messages: "",
+            serial: None,
+        };
+        let reading = parse("dcgm-diag", &answer).expect("an answer");
+        let count = |metric| reading.number(metric, "").expect("a count");
+        let counts = ["dcgm.failed", "dcgm.warned", "dcgm.not_run"].map(count);
+        (counts, reading.gaps)
+    };
+    for in_summary in [false, true] {
+        for (error, counts, untested) in [
+            // Faulty memory, persistence mode, single-bit errors, no memory to test.
+            (json!({ "error_id": 52 }), [1.0, 0.0, 0.0], 0),
+            (json!({ "error_id": 29 }), [0.0, 1.0, 0.0], 0),
+            (json!({ "error_id": 5 }), [0.0, 0.0, 0.0], 0),
+            (json!({ "error_id": 0 }), [0.0, 0.0, 0.0], 0),
+            (
+                json!({ "error_id": 56, "error_severity": 1 }),
+                [0.0, 0.0, 1.0],
+                1,
+            ),
+            // An error of a later version.
+            (json!({ "error_id": 900 }), [0.0, 0.0, 1.0], 1),
+            (
+                json!({ "error_id": 900, "error_severity": 2 }),
+                [1.0, 0.0, 0.0],
+                0,
+            ),
+        ] {
+            let (found, gaps) = counted(error.clone(), in_summary);
+            assert_eq!(
+                (found, gaps.len()),
+                (counts, untested),
+                "{error} {in_summary}"
+            );
+        }
+    }
+}
+
+/// The return values of DCGM for a GPU that must leave the node, in a byte.
+#[test]
+fn dcgmi_that_ends_for_a_broken_gpu_is_a_fault_without_a_document() {
+    let read = |exit, parser| {
+        let answer = Answer {
+            exit,
+            text: "Error: the diagnostic ended\n",
+            messages: "",
+            serial: None,
+        };
+        parse(parser, &answer)
+    };
+    for parser in ["dcgm-diag", "dcgm-diag-v3"] {
+        for exit in [205, 237, 238] {
+            let faults = read(exit, parser).expect("a fault").faults;
+            assert!(
+                faults.len() == 1 && faults[0].ends_with(": Error: the diagnostic ended"),
+                "{faults:?}"
+            );
+        }
+        // An error of the diagnostic, a diagnostic that runs already, a killed program.
+        for exit in [1, 203, 217, 226, 255] {
+            assert!(read(exit, parser).is_err(), "{exit}");
+        }
+    }
 }
 
 /// As dcgmi writes a test that failed of itself, on no GPU in particular: without results, its warnings in the summary. One that was not run has no summary.

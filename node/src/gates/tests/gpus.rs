@@ -7,6 +7,7 @@ use muster_core::profiles::HardwareProfile;
 use super::dcgm::{shipped, verdict};
 use super::recordings::fixture;
 use crate::gates::parsers::{Answer, parse};
+use crate::gates::verdict::{weigh_report, weigh_unread};
 
 /// The NVLink domain of a tray, as one says it.
 const DOMAIN: &str = "00000001-0000-0000-0000-000000000001";
@@ -101,7 +102,13 @@ fn on_a_tray(gate: &Gate, text: &str) -> Verdict {
         },
     )
     .expect("a reading");
-    assess(gate, &reading.samples, &reference).verdict
+    let assessment = assess(gate, &reading.samples, &reference);
+    weigh_report(
+        &reading.faults,
+        &reading.gaps,
+        weigh_unread(gate, &reading.unread, assessment),
+    )
+    .verdict
 }
 
 #[test]

@@ -9,6 +9,7 @@ use muster_core::profiles::HardwareProfile;
 use super::dcgm::shipped;
 use super::recordings::fixture;
 use crate::gates::parsers::{Answer, parse};
+use crate::gates::verdict::{weigh_report, weigh_unread};
 
 const H100: &str = "hgx-h100-80g";
 const H200: &str = "hgx-h200-141g";
@@ -49,7 +50,12 @@ fn judge_by(
         serial: None,
     };
     let reading = parse(&gate.parser, &answer)?;
-    Ok(assess(gate, &reading.samples, &reference))
+    let assessment = assess(gate, &reading.samples, &reference);
+    Ok(weigh_report(
+        &reading.faults,
+        &reading.gaps,
+        weigh_unread(gate, &reading.unread, assessment),
+    ))
 }
 
 #[test]

@@ -5,11 +5,14 @@ mod broken; // Broken recordings: none may pass
 mod conduct; // Needs, retries, evidence
 mod dcgm; // Tests required at each level of DCGM
 mod edges; // Bounds, halves of conditions, sums
+mod ends; // Ends of tools: faults, and no answers
 mod gpus; // Answers of nvidia-smi, judged by the shipped gates
 mod hopper; // Recordings of a real H100 and H200, judged by the shipped gates
 mod hostile; // Hostile answers
+mod kernel_logs; // Logs of faulty machines, judged by the shipped gates
 mod load; // Gates measured under the load of others
 mod looks; // Readings of the kernel's log
+mod moved; // Values that moved between versions of a tool
 mod names; // Names of processes in answers of nvidia-smi
 mod no_gpu; // A machine without a GPU
 mod own_burn; // The lines of the burn in `stacks/packages`

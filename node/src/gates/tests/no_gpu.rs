@@ -278,7 +278,7 @@ fn beside_a_shadow_of_the_inventory_a_gate_of_gpus_reports() {
     let results = admit(folder.path(), &without_gpus(), shadow);
     assert_eq!(results[3].gate, "gpu.inventory");
     let told = (results[3].verdict, results[3].reason.as_str());
-    assert_eq!(told, (Verdict::Error, SENTENCE));
+    assert_eq!(told, (Verdict::Fail, SENTENCE));
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn one_gate_reports_missing_gpus_and_other_gates_of_gpus_are_skipped() {
     let wanted = [
         ("pcie.rails", Verdict::Skipped, NO_GPU),
         ("gpu.spares", Verdict::Skipped, NO_GPU),
-        ("gpu.inventory", Verdict::Error, SENTENCE),
+        ("gpu.inventory", Verdict::Fail, SENTENCE),
         ("gpu.memory", Verdict::Skipped, NO_GPU),
         ("dcgm.r3", Verdict::Skipped, NO_GPU),
         ("host.later", Verdict::Skipped, "not run: no GPU was found"),

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use muster_core::facts::Facts;
-use muster_core::gates::{Limit, Reference, Sample, Verdict, assess};
+use muster_core::gates::{Gate, Limit, Reference, Sample, Verdict, assess};
 
 use super::bench::{gate, profile};
 use super::dcgm;
 use super::recordings::fixture;
 use crate::gates::parsers::{Answer, Reading, parse};
+use crate::gates::verdict::{weigh_report, weigh_unread};
 
 const FORMATS: [(&str, &str); 3] = [
     ("nvidia-smi-csv", "nvidia-smi-590.48.01-h100-load.csv"),
@@ -143,8 +144,16 @@ fn both_tell(parser: &str, metric: &str, unit: &str, text: &str) -> bool {
         stack: None,
         variables: &variables,
     };
-    read(parser, text)
-        .is_ok_and(|reading| assess(&gate, &reading.samples, &reference).verdict == Verdict::Pass)
+    read(parser, text).is_ok_and(|reading| {
+        let assessment = assess(&gate, &reading.samples, &reference);
+        weigh_report(
+            &reading.faults,
+            &reading.gaps,
+            weigh_unread(&gate, &reading.unread, assessment),
+        )
+        .verdict
+            == Verdict::Pass
+    })
 }
 
 #[test]
@@ -263,13 +272,117 @@ fn a_gpu_that_cannot_be_asked_is_a_failure() {
                 .replace(action, &format!("<gpu_recovery_action>{recommends}<"))
         });
         assert_eq!(verdicts(&text), [Verdict::Fail; 3], "{said}, {recommends}");
-        let notes = read("nvidia-smi-xml", &text).expect("an answer").notes;
+        let faults = read("nvidia-smi-xml", &text).expect("an answer").faults;
         assert!(
-            notes.len() == 1 && notes[0].starts_with("0000:08:00.0: ") && notes[0].contains(said),
-            "{notes:?}"
+            faults.len() == 1
+                && faults[0].starts_with("0000:08:00.0: ")
+                && faults[0].contains(said),
+            "{faults:?}"
+        );
+        // A gate without a criterion about the unreachable GPU.
+        let memory = dcgm::shipped("smoke", "gpu.memory");
+        assert_eq!(dcgm::verdict(&memory, 0, &text), Verdict::Fail, "{said}");
+    }
+    // A fault in place of a value, which no gate asks for.
+    for said in [
+        "Corrupted infoROM",
+        "IRQ issue",
+        "Insufficient External Power",
+    ] {
+        let text = board(|gpu| gpu.replace(temperature, &format!("{said}</gpu_temp>")));
+        assert_eq!(verdicts(&text), [Verdict::Fail; 3], "{said}");
+    }
+    // The driver could not read a value: the answer is none, though no gate asks for the value.
+    for said in ["Unknown Error", "Timeout"] {
+        let text = board(|gpu| gpu.replace(temperature, &format!("{said}</gpu_temp>")));
+        assert_eq!(verdicts(&text), [Verdict::Error; 3], "{said}");
+    }
+}
+
+#[test]
+fn a_value_of_unknown_form_is_an_error_for_gates_that_ask_for_the_value() {
+    let temperature = "13 C</gpu_temp>";
+    let text = board(|gpu| {
+        assert!(gpu.contains(temperature));
+        gpu.replace(temperature, "GPU requires attention</gpu_temp>")
+    });
+    for (suite, id) in [("smoke", "gpu.inventory"), ("admit", "gpu.recovery")] {
+        let gate = dcgm::shipped(suite, id);
+        assert_eq!(
+            dcgm::verdict(&gate, 0, &text),
+            Verdict::Pass,
+            "{suite} {id}"
         );
     }
-    // What nobody knows is no answer still.
-    let text = board(|gpu| gpu.replace(temperature, "GPU requires attention</gpu_temp>"));
-    assert_eq!(verdicts(&text), [Verdict::Error; 3]);
+    let unread = read("nvidia-smi-xml", &text).expect("an answer").unread;
+    assert_eq!(unread.len(), 1, "{unread:?}");
+    assert_eq!(unread[0].metric, "gpu.temperature");
+    assert!(
+        unread[0].reason.contains("GPU requires attention"),
+        "{unread:?}"
+    );
+    // A count of "or more" holds with seven of eight GPUs, and the value is unread still.
+    let gate = |limit: u32| {
+        gate(&format!(
+            "id = \"g\"\nstage = \"gpu\"\ntimeout_s = 1\nargv = [\"t\"]\ncount = \">=1\"\nparser = \"nvidia-smi-xml\"\n\
+             criteria = [{{ metric = \"gpu.temperature\", op = \"<=\", limit = {limit}, unit = \"°C\" }}]"
+        ))
+    };
+    let of = |gate: &Gate, text: &str| {
+        let (profile, facts, variables) = (profile(), Facts::default(), BTreeMap::new());
+        let reference = Reference {
+            profile: &profile,
+            facts: &facts,
+            stack: None,
+            variables: &variables,
+        };
+        let reading = read("nvidia-smi-xml", text).expect("an answer");
+        let assessment = assess(gate, &reading.samples, &reference);
+        weigh_report(
+            &reading.faults,
+            &reading.gaps,
+            weigh_unread(gate, &reading.unread, assessment),
+        )
+    };
+    assert_eq!(of(&gate(90), &board(str::to_owned)).verdict, Verdict::Pass);
+    let unread = of(&gate(90), &text);
+    assert_eq!(unread.verdict, Verdict::Error);
+    assert!(unread.reason.contains("0000:08:00.0"), "{}", unread.reason);
+    // A missed limit of another GPU stays a failure.
+    assert_eq!(of(&gate(5), &text).verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_failed_query_of_the_fabric_is_a_failure_of_the_fabric() {
+    let gate = dcgm::shipped("smoke", "gpu.fabric");
+    let fabric = |gpu: &str, status: &str| {
+        let none = "<state>N/A</state>\n\t\t\t<status>N/A</status>";
+        assert!(gpu.contains(none), "{gpu}");
+        let told = format!("<state>Completed</state><status>{status}</status>");
+        gpu.replace(none, &told)
+    };
+    let whole = |status: &str| {
+        let text = board(str::to_owned);
+        let parts: Vec<&str> = text.split_inclusive("</gpu>\n").collect();
+        let (last, first) = parts.split_last().expect("the end");
+        let gpus: String = first.iter().map(|gpu| fabric(gpu, status)).collect();
+        dcgm::verdict(&gate, 0, &format!("{gpus}{last}"))
+    };
+    assert_eq!(whole("Success"), Verdict::Pass);
+    for status in ["Timeout", "Insufficient Resources"] {
+        assert_eq!(whole(status), Verdict::Fail, "{status}");
+    }
+    assert_eq!(whole("Unknown Error"), Verdict::Error);
+}
+
+#[test]
+fn lost_lanes_are_not_told_without_both_widths() {
+    let width = "<current_link_width>16x<";
+    let text = board(|gpu| {
+        assert!(gpu.contains(width));
+        gpu.replace(width, "<current_link_width>wide<")
+    });
+    let unread = read("nvidia-smi-xml", &text).expect("an answer").unread;
+    let metrics: Vec<&str> = unread.iter().map(|unread| unread.metric).collect();
+    assert_eq!(metrics, ["gpu.pcie_width", "gpu.pcie_width_lost"]);
 }

@@ -1,16 +1,26 @@
 //! Parser for `dcgmi diag -j`. The JSON has no published schema, so the parser accepts only
 //! observed formats. DCGM 4 has `DCGM Diagnostic` with a result per entity. DCGM 3 has `DCGM GPU
 //! Diagnostic` with a result per GPU or list of GPUs. A test with results for only some of the GPUs
-//! is an error, unless the test failed. *Skip* is not *Pass*. Warnings may precede the document.
+//! is an error, unless the test failed. *Skip* is not *Pass*, and a *Pass* with an error counts by
+//! the error. Warnings may precede the document.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::dcgm_errors::{Warning, Weight};
 use crate::gates::parsers::{Answer, Reading, json, scan};
 
 const NOTES_MAX: usize = 10;
+/// Exit statuses of dcgmi that are faults, also without a readable document: the negative return
+/// values of dcgm_structs.h in a byte (`DCGM_ST_NVVS_ISOLATE_ERROR`, `DCGM_ST_RESET_REQUIRED`,
+/// `DCGM_ST_GPU_IS_LOST`).
+const FAULTS: [(i32, &str); 3] = [
+    (205, "a GPU must be isolated"),
+    (237, "a GPU requires a reset"),
+    (238, "a GPU is lost"),
+];
 const TESTS_MAX: usize = 256;
 
 /// Status of a result, from best to worst.
@@ -54,11 +64,46 @@ struct Test {
     /// Summary of all results, written by DCGM 4 only.
     summary: Option<Status>,
     /// Warnings beside the results, for any status.
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
+    /// Errors inside of a pass that kept the test from its work.
+    gaps: Vec<String>,
     notes: Vec<String>,
 }
 
 pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading, String> {
+    read_v4(answer).or_else(|why| read_end(answer).ok_or(why))
+}
+
+pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading, String> {
+    read_v3(answer).or_else(|why| read_end(answer).ok_or(why))
+}
+
+/// Returns the fault of a run without a usable document.
+fn read_end(answer: &Answer<'_>) -> Option<Reading> {
+    let (status, meaning) = FAULTS.iter().find(|(status, _)| *status == answer.exit)?;
+    let sentence = answer.reason();
+    let fault = format!("dcgmi ended with {status}, {meaning}: {sentence}");
+    Some(Reading::of_faults(vec![fault]))
+}
+
+/// Returns the status of a result with the errors beside the result.
+fn weigh(status: Status, warnings: &[Warning], gaps: &mut Vec<String>) -> Status {
+    let worst = warnings.iter().map(|warning| warning.weight).max();
+    match (worst, status) {
+        (Some(Weight::Fault), _) => Status::Fail,
+        (Some(Weight::Look), Status::Pass) => Status::Warn,
+        (Some(Weight::Untested), Status::Pass) => {
+            let untested = warnings
+                .iter()
+                .filter(|warning| warning.weight == Weight::Untested);
+            gaps.extend(untested.map(ToString::to_string));
+            Status::NotRun
+        }
+        (Some(Weight::Watch | Weight::Untested | Weight::Look) | None, status) => status,
+    }
+}
+
+fn read_v4(answer: &Answer<'_>) -> Result<Reading, String> {
     let report: V4 = json(document(answer)?)?;
     known(&report.metadata.version, "4.")?;
     let listed = report
@@ -75,7 +120,7 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
         .into_iter()
         .flat_map(|category| category.tests)
     {
-        let (mut results, mut warnings) = (Vec::new(), Vec::new());
+        let (mut results, mut warnings, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
         // A test that did not run has no summary.
         let (summary, notes) = match test.test_summary {
             Some(V4Summary {
@@ -83,8 +128,9 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
                 info,
                 warnings: of_all,
             }) => {
-                warnings.extend(of_all.iter().map(said));
-                (Status::read(&status)?, info.iter().map(said).collect())
+                warnings.extend(of_all.iter().map(Warning::read));
+                let status = weigh(Status::read(&status)?, &warnings, &mut gaps);
+                (status, info.iter().map(said).collect())
             }
             None => (Status::NotRun, Vec::new()),
         };
@@ -97,14 +143,17 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
                     result.entity_id
                 ));
             }
-            results.push((gpu, Status::read(&result.status)?));
-            warnings.extend(result.warnings.iter().map(said));
+            let found: Vec<Warning> = result.warnings.iter().map(Warning::read).collect();
+            let status = weigh(Status::read(&result.status)?, &found, &mut gaps);
+            results.push((gpu, status));
+            warnings.extend(found);
         }
         tests.push(Test {
             name: scan::word(&test.name),
             results,
             summary: Some(summary),
             warnings,
+            gaps,
             notes,
         });
     }
@@ -113,7 +162,7 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
     Ok(reading)
 }
 
-pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading, String> {
+fn read_v3(answer: &Answer<'_>) -> Result<Reading, String> {
     let report: V3 = json(document(answer)?)?;
     let diagnostic = report.diagnostic;
     // dcgmi writes the version beside the output of nvvs, and nvvs writes the version inside.
@@ -130,9 +179,11 @@ pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading
         .flat_map(|category| category.tests)
         .flatten()
     {
-        let (mut results, mut warnings, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut results, mut warnings) = (Vec::new(), Vec::new());
+        let (mut gaps, mut notes) = (Vec::new(), Vec::new());
         for result in test.results {
-            let status = Status::read(&result.status)?;
+            let found: Vec<Warning> = result.warnings.iter().map(Warning::read).collect();
+            let status = weigh(Status::read(&result.status)?, &found, &mut gaps);
             match &result.gpu_ids {
                 Some(ids) => {
                     let ids = numbers(ids)?;
@@ -142,7 +193,7 @@ pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading
                 // Tests run before the GPU tests name GPUs only in a failure.
                 None => results.push((None, status)),
             }
-            warnings.extend(result.warnings.iter().map(said));
+            warnings.extend(found);
             notes.extend(result.info.iter().map(said));
         }
         tests.push(Test {
@@ -150,6 +201,7 @@ pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading
             results,
             summary: None,
             warnings,
+            gaps,
             notes,
         });
     }
@@ -183,6 +235,7 @@ fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: &[Test]) -> Result<Re
         tally_test(&mut reading, &mut counts, test)?;
     }
     reading.notes.truncate(NOTES_MAX);
+    reading.gaps.truncate(NOTES_MAX);
     let of = |status: Status| counts.by_status.get(&status).copied().unwrap_or_default();
     let failures = of(Status::Fail);
     // Some versions exit with 0 after a failure. Every version exits with 0 after a success.
@@ -225,7 +278,10 @@ fn tally_test(reading: &mut Reading, counts: &mut Counts<'_>, test: &Test) -> Re
         .ok_or_else(|| format!("test {} has no result", test.name))?;
     reading.add_word("dcgm.status", &test.name, worst.as_str());
     counts.warnings += test.warnings.len();
-    let mut notes: Vec<&String> = test.warnings.iter().collect();
+    reading
+        .gaps
+        .extend(test.gaps.iter().map(|gap| format!("{}: {gap}", test.name)));
+    let mut notes: Vec<&String> = test.warnings.iter().map(|warning| &warning.text).collect();
     if worst != Status::Pass {
         notes.extend(&test.notes);
     }
@@ -379,7 +435,7 @@ struct V4Result {
 #[derive(Deserialize)]
 struct V4Summary {
     status: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "one_or_many")]
     info: Vec<Value>,
     /// Warnings about the test as a whole, not about an entity.
     #[serde(default)]
@@ -421,7 +477,8 @@ struct V3Result {
     info: Vec<Value>,
 }
 
-/// DCGM 3 writes a single line of info as a string, and several lines as a list.
+/// DCGM 3 writes a single line of info as a string, and several lines as a list. No gate asks for
+/// the info of DCGM 4, whose recordings have lists.
 fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::Array(many) => many,

@@ -98,7 +98,7 @@ fn unlisted(program: &Program, gate: &Gate, bench: &Bench<'_>) -> Option<String>
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("gpu_burn failed: {}", answer.reason()));
+        return read_failed(answer);
     }
     scan::whole(answer.text)?;
     let verdicts = verdicts(answer.text)?;
@@ -160,6 +160,19 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         }
     }
     Ok(reading)
+}
+
+/// The reading of a run with a failure status: the faulty GPUs of the final list, or no answer.
+fn read_failed(answer: &Answer<'_>) -> Result<Reading, String> {
+    let verdicts = verdicts(answer.text).unwrap_or_default();
+    let faulty = verdicts.iter().enumerate().filter(|(_, faulty)| **faulty);
+    let faults: Vec<String> = faulty
+        .map(|(gpu, _)| format!("GPU {gpu} is called FAULTY"))
+        .collect();
+    match faults.is_empty() {
+        true => Err(format!("gpu_burn failed: {}", answer.reason())),
+        false => Ok(Reading::of_faults(faults)),
+    }
 }
 
 /// Returns whether a progress line adds no information to the line written over it. Errors are

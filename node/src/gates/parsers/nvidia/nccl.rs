@@ -5,12 +5,19 @@
 //!
 //! Numbers too long for a column have an exponent: `6e+06` (nccl-tests 2.19.6, `getFloatStr` in
 //! `src/util.cu`). A number of wrong values keeps six digits from a million on.
+//!
+//! With `NCCL_DEBUG`, also from /etc/nccl.conf, NCCL writes lines of its own log between the rows.
+//! Such a line is a note.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const COLUMNS: &str = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong";
 const UNITS: &str = "(B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)";
 const ROWS_MAX: usize = 10_000;
+/// Levels of NCCL's log, behind a time or none, `HOST:PID:TID` and the place (NVIDIA/nccl,
+/// `ncclDebugLog` in src/debug.cc, commit 3c223c10).
+const LOG_LEVELS: [&str; 4] = [" NCCL WARN ", " NCCL INFO ", " NCCL CALL ", " NCCL TRACE "];
+const NOTES_MAX: usize = 10;
 
 /// The run, as read from either format.
 #[derive(Debug, Default)]
@@ -61,6 +68,8 @@ struct Table {
     run: Run,
     expected: Option<Sizes>,
     version: Option<String>,
+    /// The first lines of NCCL's log among the rows.
+    log: Vec<String>,
     /// The column names were read.
     columns: bool,
     /// The units below the column names were read.
@@ -98,18 +107,24 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         }
     }
     let version = table.version.take();
+    let log = std::mem::take(&mut table.log);
     let mut reading = table.into_run(answer.exit)?.into_reading()?;
     if let Some(version) = version {
         reading.version("nccl", &version);
     }
+    reading.notes = log;
     Ok(reading)
 }
 
 impl Table {
-    /// Reads a line without `#`: a row, or the version of the library.
+    /// Reads a line without `#`: a row, the version of the library, or a line of the log.
     fn read_row(&mut self, line: &str) -> Option<()> {
         if let Some(version) = line.strip_prefix("NCCL version ") {
             self.version = Some(scan::word(version));
+        } else if is_log(line) {
+            if self.log.len() < NOTES_MAX {
+                self.log.push(scan::word(line));
+            }
         } else if self.columns && self.out_of_bounds.is_none() {
             self.run.rows.push(row(line)?);
         }
@@ -173,6 +188,24 @@ impl Table {
     }
 }
 
+/// Whether a line belongs to NCCL's log: `HOST:PID:TID` stands before the level. A line that begins
+/// with a number is a row, also with a part of the log behind.
+fn is_log(line: &str) -> bool {
+    let first = line.split_whitespace().next().unwrap_or_default();
+    let names_thread = |head: &str| {
+        head.split_whitespace().any(|word| {
+            let mut parts = word.rsplitn(3, ':');
+            let mut is_number = || parts.next().is_some_and(|part| scan::index(part).is_some());
+            is_number() && is_number() && parts.next().is_some_and(|host| !host.is_empty())
+        })
+    };
+    scan::number(first).is_none()
+        && LOG_LEVELS.iter().any(|level| {
+            line.split_once(level)
+                .is_some_and(|(head, _)| names_thread(head))
+        })
+}
+
 /// Parses `33554432 8388608 float sum -1 344.8 97.32 170.31 0 349.5 95.99 167.99 0`.
 fn row(line: &str) -> Option<(f64, f64, f64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -202,29 +235,13 @@ fn row(line: &str) -> Option<(f64, f64, f64)> {
     let rates = [time, algorithm, bus, in_time, in_algorithm];
     rates
         .iter()
-        .all(|word| printed(word).is_some())
+        .all(|word| scan::number(word).is_some())
         .then_some(())?;
     Some((
         scan::count(size)?,
-        printed(in_bus)?,
-        whole(wrong)? + whole(in_wrong)?,
+        scan::number(in_bus)?,
+        scan::count(wrong)? + scan::count(in_wrong)?,
     ))
-}
-
-/// Parses a number as C prints it with `%g` or `%e`: `0.00`, `6e+06`, `1.23457e+06`, `8.3e-05`.
-fn printed(word: &str) -> Option<f64> {
-    let Some((digits, exponent)) = word.split_once('e') else {
-        return scan::number(word);
-    };
-    let power = exponent.strip_prefix(['+', '-'])?;
-    let is_plain = power.len() == 2 && power.bytes().all(|byte| byte.is_ascii_digit());
-    scan::number(digits).filter(|_| is_plain)?;
-    word.parse().ok().filter(|number| *number < scan::LARGEST)
-}
-
-/// Parses a number of values, as C prints it with `%g`.
-fn whole(word: &str) -> Option<f64> {
-    printed(word).filter(|number| number.fract() == 0.0)
 }
 
 /// Parses `Out of bounds values : 0 OK` or `Avg bus bandwidth : 210.99`: a number, and the tool's
@@ -232,7 +249,7 @@ fn whole(word: &str) -> Option<f64> {
 fn outcome(comment: &str) -> Option<Outcome> {
     let (_, rest) = comment.split_once(':')?;
     let mut words = rest.split_whitespace();
-    let value = printed(words.next()?)?;
+    let value = scan::number(words.next()?)?;
     let ok = match (words.next(), words.next()) {
         (None, _) => None,
         (Some("OK"), None) => Some(true),

@@ -1,9 +1,12 @@
 //! Parser for `nvidia-smi nvlink -s`. Without an active link, nvidia-smi prints only a short
-//! message. The parser rejects the message, because the cause is a missing fabric and not a link.
+//! message. The message is a fault: the links were asked, and none is active.
 
+use super::smi_status;
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const LINKS_MAX: usize = 64;
+/// Printed in place of the links of a GPU without an active link, in capitals of any kind.
+const ALL_INACTIVE: &str = "unable to retrieve nvlink information as all links are inactive";
 
 #[derive(Default)]
 struct Gpu {
@@ -12,16 +15,20 @@ struct Gpu {
 }
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
-    if answer.exit != 0 {
-        return Err(format!("nvidia-smi failed: {}", answer.reason()));
+    if let Some(ended) = smi_status::read_end(answer) {
+        return ended;
     }
     scan::whole(answer.text)?;
+    let inactive = without_links(answer.text);
+    if !inactive.is_empty() {
+        return Ok(Reading::of_faults(inactive));
+    }
     let mut gpus: Vec<(String, Gpu)> = Vec::new();
     for line in answer.text.lines().filter(|line| !line.trim().is_empty()) {
         let unknown = || format!("{:?} is not understood", scan::word(line));
         if let Some(rest) = line.strip_prefix("GPU ") {
             let (index, name) = rest.split_once(": ").ok_or_else(unknown)?;
-            scan::count(index).ok_or_else(unknown)?;
+            scan::index(index).ok_or_else(unknown)?;
             let entity = format!("GPU {index}");
             if !name.contains("(UUID: GPU-") || gpus.iter().any(|(other, _)| *other == entity) {
                 return Err(unknown());
@@ -64,4 +71,24 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         }
     }
     Ok(reading)
+}
+
+/// The GPUs without an active link, with nvidia-smi's own message.
+fn without_links(text: &str) -> Vec<String> {
+    let (mut found, mut gpu) = (Vec::new(), "");
+    for line in text.lines().map(str::trim) {
+        if line.to_ascii_lowercase().contains(ALL_INACTIVE) && found.len() < LINKS_MAX {
+            found.push(match gpu {
+                "" => scan::word(line),
+                gpu => format!("GPU {gpu}: {}", scan::word(line)),
+            });
+        } else if let Some((index, _)) = line
+            .strip_prefix("GPU ")
+            .and_then(|rest| rest.split_once(": "))
+            .filter(|(index, _)| scan::index(index).is_some())
+        {
+            gpu = index;
+        }
+    }
+    found
 }

@@ -35,7 +35,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
                 .rsplit_once(" gflops)")
                 .and_then(|(before, _)| before.rsplit_once('('));
             let speed = speed
-                .and_then(|(_, number)| speed_of(number))
+                .and_then(|(_, number)| scan::number(number))
                 .ok_or_else(unknown)?;
             if speeds.len() >= LINES_MAX {
                 return Err("it says more than an hour of it".into());
@@ -73,21 +73,9 @@ fn worker(rest: &str) -> Option<(u32, &str)> {
     let (who, said) = rest.split_once("]: ")?;
     let (who, field) = who.split_once('[')?;
     let (gpu, worker) = who.trim_end().split_once(':')?;
-    let known = worker == "0" && scan::count(field).is_some();
+    let known = worker == "0" && scan::index(field).is_some();
     known
         .then(|| gpu.parse().ok())
         .flatten()
         .map(|gpu| (gpu, said))
-}
-
-/// Parses `250362.2` or `1.78e+05`.
-fn speed_of(text: &str) -> Option<f64> {
-    let Some((digits, power)) = text.split_once("e+") else {
-        return scan::number(text);
-    };
-    let power: i32 = power
-        .parse()
-        .ok()
-        .filter(|_| power.len() == 2 && power.bytes().all(|b| b.is_ascii_digit()))?;
-    Some(scan::number(digits)? * 10_f64.powi(power))
 }

@@ -3,14 +3,15 @@
 //! is accepted, because the header still contains the units.
 
 use super::leaf::{self, Leaves, keep};
+use super::smi_status;
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const COLUMNS_MAX: usize = 512;
 const GPUS_MAX: usize = 256;
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
-    if answer.exit != 0 {
-        return Err(format!("nvidia-smi failed: {}", answer.reason()));
+    if let Some(ended) = smi_status::read_end(answer) {
+        return ended;
     }
     scan::whole(answer.text)?;
     let mut lines = answer.text.lines();

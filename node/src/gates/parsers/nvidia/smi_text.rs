@@ -1,7 +1,10 @@
 //! Parser for `nvidia-smi -q`: `Key : Value` lines, nested by an indentation of four spaces. A key
 //! may have both a value and nested lines.
 
+use super::fields::{TEXT_CUDA, TEXT_DRIVER};
+use super::head;
 use super::leaf::{self, Leaves, keep};
+use super::smi_status;
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const BANNER: &str = "==============NVSMI LOG==============";
@@ -16,25 +19,19 @@ struct Gpu {
 }
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
-    if answer.exit != 0 {
-        return Err(format!("nvidia-smi failed: {}", answer.reason()));
+    if let Some(ended) = smi_status::read_end(answer) {
+        return ended;
     }
     scan::whole(answer.text)?;
     let mut lines = answer.text.lines().filter(|line| !line.trim().is_empty());
     if lines.next() != Some(BANNER) {
         return Err("it does not begin as `nvidia-smi -q` does".into());
     }
-    let (head, gpus) = read(lines)?;
-    let stated = |key: &str| {
-        head.get(key)
-            .map(String::as_str)
-            .ok_or_else(|| format!("there is no {key:?}"))
-    };
-    let driver = scan::word(stated("Driver Version")?);
-    if !driver.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(format!("{driver:?} is no driver version"));
-    }
-    let attached = scan::count(stated("Attached GPUs")?).ok_or("Attached GPUs is no count")?;
+    let (beside, gpus) = read(lines)?;
+    let attached = beside
+        .get("Attached GPUs")
+        .ok_or("there is no \"Attached GPUs\"")?;
+    let attached = scan::count(attached).ok_or("Attached GPUs is no count")?;
     if attached != gpus.len() as f64 || gpus.is_empty() {
         return Err(format!(
             "{attached} GPUs are attached, it tells of {}",
@@ -42,15 +39,8 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         ));
     }
     let mut reading = Reading::default();
-    reading.version("driver", &driver);
     reading.add("gpu.count", attached);
-    reading.add_word("gpu.driver", "", &driver);
-    if let Some(cuda) = head
-        .get("CUDA Version")
-        .filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
-    {
-        reading.add_word("gpu.cuda", "", cuda);
-    }
+    head::add_versions(&mut reading, &beside, TEXT_DRIVER, TEXT_CUDA)?;
     for gpu in &gpus {
         leaf::add(&mut reading, &gpu.address, &gpu.leaves, |field| field.text)?;
         if let Some(processes) = gpu.processes {

@@ -7,7 +7,10 @@
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
+use super::fields::{XML_CUDA, XML_DRIVER};
+use super::head;
 use super::leaf::{self, Leaves, keep};
+use super::smi_status;
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const ROOT: &str = "nvidia_smi_log";
@@ -48,26 +51,17 @@ struct Gpu {
 }
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
-    if answer.exit != 0 {
-        return Err(format!("nvidia-smi failed: {}", answer.reason()));
+    if let Some(ended) = smi_status::read_end(answer) {
+        return ended;
     }
     let text = without_names(answer.text);
     if text.contains(char::REPLACEMENT_CHARACTER) {
         return Err("it is not UTF-8".into());
     }
     let document = read(&text)?;
-    let head = |name: &str| {
-        document
-            .head
-            .get(name)
-            .map(String::as_str)
-            .ok_or_else(|| format!("there is no {name}"))
-    };
-    let driver = scan::word(head("driver_version")?);
-    if !driver.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(format!("{driver:?} is no driver version"));
-    }
-    let attached = scan::count(head("attached_gpus")?).ok_or("attached_gpus is no count")?;
+    let attached = document.head.get("attached_gpus");
+    let attached = attached.ok_or("there is no attached_gpus")?;
+    let attached = scan::count(attached).ok_or("attached_gpus is no count")?;
     if attached != document.gpus.len() as f64 || document.gpus.is_empty() {
         return Err(format!(
             "{attached} GPUs are attached, it tells of {}",
@@ -75,16 +69,8 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         ));
     }
     let mut reading = Reading::default();
-    reading.version("driver", &driver);
     reading.add("gpu.count", attached);
-    reading.add_word("gpu.driver", "", &driver);
-    if let Some(cuda) = document
-        .head
-        .get("cuda_version")
-        .filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
-    {
-        reading.add_word("gpu.cuda", "", cuda);
-    }
+    head::add_versions(&mut reading, &document.head, XML_DRIVER, XML_CUDA)?;
     for gpu in &document.gpus {
         leaf::add(&mut reading, &gpu.address, &gpu.leaves, |field| field.xml)?;
         if gpu.lists_processes {

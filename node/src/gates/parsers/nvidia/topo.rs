@@ -2,6 +2,7 @@
 //! matrix must be complete: a row for every column, the same path from both ends, known columns
 //! after the matrix, and the legend.
 
+use super::smi_status;
 use crate::gates::parsers::{Answer, Reading, scan};
 
 /// Several times the GPUs and NICs of the largest boards.
@@ -26,8 +27,8 @@ enum Path {
 }
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
-    if answer.exit != 0 {
-        return Err(format!("nvidia-smi failed: {}", answer.reason()));
+    if let Some(ended) = smi_status::read_end(answer) {
+        return ended;
     }
     scan::whole(answer.text)?;
     let text = plain(answer.text);
@@ -163,7 +164,7 @@ fn path(cell: &str) -> Option<Path> {
         "PHB" | "NODE" | "SYS" => Some(Path::Host),
         other => other
             .strip_prefix("NV")
-            .and_then(scan::count)
+            .and_then(scan::index)
             .filter(|links| *links > 0.0)
             .map(Path::NvLink),
     }

@@ -81,7 +81,7 @@ fn head(line: &str) -> Option<Found> {
     for word in words {
         let (_, rest) = word.split_once('[')?;
         let (slot, flags) = rest.split_once(']')?;
-        scan::count(slot)?;
+        scan::index(slot)?;
         match flags {
             "" | "(W)" | "(R)" | "(J)" => devices += 1,
             // In an inactive array, the kernel marks every member as a spare.

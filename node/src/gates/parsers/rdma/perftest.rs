@@ -89,7 +89,7 @@ fn read_row(reading: &mut Reading, header: &str, line: &str) -> Result<(), Strin
             ));
         }
     }
-    match scan::count(words[0]).is_none() || numbers[1] == 0.0 {
+    match scan::index(words[0]).is_none() || numbers[1] == 0.0 {
         true => Err(format!("nothing was sent: {:?}", scan::word(line))),
         false => Ok(()),
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use muster_core::gates::{Limit, Parser, Sample};
 
-use crate::gates::parsers::{Answer, Reading, parse};
+use crate::gates::parsers::{Answer, Reading, parse_whole as parse};
 
 /// An answer of a tool.
 pub(super) struct Recording {
@@ -59,7 +59,7 @@ pub(super) const RECORDINGS: &[Recording] = &[
     of("gpu-burn", "gpu-burn-t4-faulty.txt", ("Gflop/s", "Tflop/s")),
     of("gpu-burn", "gpu-burn-16gpus-faulty.txt", ("Gflop/s", "Tflop/s")),
     of("gpu-burn", "gpu-burn-2gpus-documented.txt", ("Gflop/s", "Tflop/s")),
-    of("rocm-smi", "rocm-smi-6.0.2-4xmi100.json", ("\"Driver version\": \"6", "\"Driver version\": \"9")),
+    of("rocm-smi", "rocm-smi-6.0.2-4xmi100.json", ("PCI Bus", "PCI Slot")),
     of("amd-smi", "amd-smi-navi23-shortened.json", ("mem_usage", "memory")),
     of("perftest", "ib_write_bw-4.5.txt", ("average[Gb/sec]", "average[MB/sec]")),
     of("perftest", "ib_write_lat-4.5.txt", ("[usec]", "[nsec]")),
@@ -78,7 +78,7 @@ pub(super) const RECORDINGS: &[Recording] = &[
     Recording { messages: Some("stress-ng-0.15.06.txt"), ..of("stress-ng", "stress-ng-0.15.06.yaml", ("0.15.06", "1.0.0")) },
     of("iperf3", "iperf3-3.12.json", ("iperf 3.12", "iperf 4.0")),
     of("smartctl", "smartctl-7.1-nvme-good.json", ("smart_status", "smart_state")),
-    Recording { exit: 8, ..of("smartctl", "smartctl-7.3-nvme-failing.json", ("smart_status", "smart_state")) },
+    Recording { exit: 8, ..of("smartctl", "smartctl-7.3-nvme-failing.json", ("json_format_version", "json_version")) },
     of("smartctl", "smartctl-7.3-ata-good.json", ("smart_status", "smart_state")),
     of("nvme-smart-log", "nvme-smart-log-2.3-failing.json", ("avail_spare", "spare")),
     of("nvidia-smi-topo", "nvidia-smi-580.105.08-4xa100-topo.txt", ("NUMA Affinity", "NUMA Distance")),
@@ -100,6 +100,23 @@ pub(super) const RECORDINGS: &[Recording] = &[
     of("gpu-burn", "gpu-burn-3ead140-h200.txt", ("Gflop/s", "Tflop/s")),
     of("nvidia-smi-topo", "nvidia-smi-580.159.04-h200-topo.txt", ("NUMA Affinity", "NUMA Distance")),
     of("nvidia-smi-xml", "nvidia-smi-580.159.04-h100-v13.xml", ("device_v13", "device_v14")),
+    Recording { exit: 4, ..of("smartctl", "smartctl-7.4-nvme-no-selftest-log.json", ("smart_status", "smart_state")) },
+    of("smartctl", "smartctl-7.4-sas-documented.json", ("smart_status", "smart_state")),
+    of("nvidia-smi-text", "nvidia-smi-610.57.04-rtx2080s-q-shortened.txt", ("NVSMI LOG", "NVSMI DIARY")),
+    of("nvidia-smi-xml", "nvidia-smi-610.57.04-2xa5000-documented.xml", ("device_v13", "device_v14")),
+    of("rocm-smi", "rocm-smi-6.3.6-mi250-shortened.json", ("PCI Bus", "PCI Slot")),
+    of("amd-smi", "amd-smi-rocm7-documented.json", ("mem_usage", "memory")),
+    of("ibstat", "ibstat-fdr10-documented.txt", ("Active", "Alive")),
+    of("kernel-log", "kernel-log-amdgpu-errevent-documented.txt", ("[ 8390", "{ 8390")),
+    of("kernel-log", "kernel-log-nvrm-reset-documented.txt", ("[373871", "{373871")),
+    of("kernel-log", "kernel-log-oops-documented.txt", ("[  100", "{  100")),
+    of("kernel-log", "kernel-log-xfs-shutdown-documented.txt", ("[ 5120", "{ 5120")),
+    of("kernel-log", "kernel-log-journal-documented.txt", ("[367813", "{367813")),
+    of("kernel-log", "kernel-log-loop-documented.txt", ("[  183", "{  183")),
+    of("ipmitool-sdr", "ipmitool-sdr-drive-fault-documented.txt", ("| ok ", "| fine ")),
+    Recording { exit: 1, ..of("nccl-tests", "nccl-tests-many-wrong-documented.txt", ("#wrong", "error")) },
+    of("nccl-tests", "nccl-tests-warn-documented.txt", ("#wrong", "error")),
+    of("dcgm-diag", "dcgmi-4.5.0-memory-alloc-documented.json", ("\"4.5.0\"", "\"5.0.0\"")),
 ];
 
 pub(super) fn fixture(file: &str) -> String {
@@ -148,7 +165,7 @@ fn read(parser: &str, text: &str) -> Result<Reading, String> {
     )
 }
 
-/// A line `metric@entity = value unit` for each sample, then versions and notes.
+/// A line `metric@entity = value unit` for each sample, then versions, notes, faults and gaps.
 fn shown(parser: &Parser, reading: &Reading) -> String {
     let line = |sample: &Sample| {
         let at = if sample.entity.is_empty() {
@@ -176,6 +193,13 @@ fn shown(parser: &Parser, reading: &Reading) -> String {
             .map(|(program, version)| format!("version {program} {version}\n")),
     );
     text.extend(reading.notes.iter().map(|note| format!("note {note}\n")));
+    text.extend(
+        reading
+            .faults
+            .iter()
+            .map(|fault| format!("fault {fault}\n")),
+    );
+    text.extend(reading.gaps.iter().map(|gap| format!("not tested {gap}\n")));
     text
 }
 

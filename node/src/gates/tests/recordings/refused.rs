@@ -132,7 +132,7 @@ fn idle_fryer() -> String {
 
 /// Answers of nvidia-smi.
 fn refuse_nvidia_smi() {
-    let table: [Refused<'_>; 5] = [
+    let table: [Refused<'_>; 4] = [
         (
             "nvidia-smi-xml",
             0,
@@ -141,15 +141,9 @@ fn refuse_nvidia_smi() {
         ),
         (
             "nvidia-smi-xml",
-            15,
+            255,
             &fixture("nvidia-smi-590.44.01-2xa5000-v13.xml"),
             "nvidia-smi failed",
-        ),
-        (
-            "nvidia-smi-nvlink",
-            0,
-            "NVML: Unable to retrieve NVLink information as all links are inactive\n",
-            "not understood",
         ),
         (
             "nvidia-smi-topo",
