@@ -1,10 +1,15 @@
 //! The schema: migrations, and databases already migrated by a newer version.
 
-use sqlx::PgPool;
 use sqlx::migrate::{Migrate as _, MigrateError, Migrator};
+use sqlx::{Connection as _, PgPool};
 
 /// The migrations of this version.
 pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
+
+/// Most runs of the migrations while each run ends in a deadlock.
+const RUNS: u32 = 5;
+/// SQLSTATE of a deadlock.
+const DEADLOCK: &str = "40P01";
 
 /// The schema after a run of the migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +20,9 @@ pub struct Migrated {
     pub newer: usize,
 }
 
-/// Applies every pending migration. Migrations of a newer version stay unchanged.
+/// Applies every pending migration. Migrations of a newer version stay unchanged. A migration locks
+/// several tables, and a server of the version before uses the tables in another order. Postgres
+/// rolls a deadlocked migration back, so the run is repeated.
 ///
 /// # Errors
 ///
@@ -23,7 +30,14 @@ pub struct Migrated {
 pub async fn migrate(pool: &PgPool) -> Result<Migrated, MigrateError> {
     let mut migrator = Migrator::with_migrations(MIGRATOR.iter().cloned().collect());
     migrator.set_ignore_missing(true);
-    migrator.run(pool).await?;
+    let mut runs = 1;
+    while let Err(error) = run_once(&migrator, pool).await {
+        if runs == RUNS || !is_deadlock(&error) {
+            return Err(error);
+        }
+        tracing::warn!(%error, runs, "the migrations met a deadlock with a running server, and run again");
+        runs += 1;
+    }
     let mut conn = pool.acquire().await?;
     let applied = conn.list_applied_migrations("_sqlx_migrations").await?;
     let newer = applied
@@ -31,6 +45,24 @@ pub async fn migrate(pool: &PgPool) -> Result<Migrated, MigrateError> {
         .filter(|migration| !MIGRATOR.version_exists(migration.version))
         .count();
     Ok(Migrated { newer })
+}
+
+/// Runs the migrations on a connection of their own. After a failure the connection is closed,
+/// because the session still holds the lock of the migrations.
+async fn run_once(migrator: &Migrator, pool: &PgPool) -> Result<(), MigrateError> {
+    let mut conn = pool.acquire().await?.detach();
+    let run = migrator.run(&mut conn).await;
+    conn.close().await?;
+    run
+}
+
+/// Returns whether a migration was rolled back because of a deadlock.
+fn is_deadlock(error: &MigrateError) -> bool {
+    let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else {
+        return false;
+    };
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.as_deref() == Some(DEADLOCK)
 }
 
 /// Returns advice for repairing a failed migration.

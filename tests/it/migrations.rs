@@ -48,6 +48,32 @@ async fn a_newer_schema_is_served_and_a_changed_migration_is_refused() {
     assert!(schema::explain(&error).starts_with("migration 1 ran in another form"));
 }
 
+/// A trigger stands for the other transaction: a sequence counts the runs, because the count of a
+/// sequence outlasts a rollback.
+#[tokio::test]
+async fn a_deadlocked_migration_is_run_again_a_few_times() {
+    let trigger = "CREATE FUNCTION deadlock() RETURNS event_trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF nextval('deadlocks') < 5 THEN
+                RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01';
+            END IF;
+        END $$;
+        CREATE EVENT TRIGGER deadlock ON ddl_command_start WHEN TAG IN ('CREATE FUNCTION') EXECUTE FUNCTION deadlock()";
+    let whole = i64::try_from(MIGRATOR.iter().count()).unwrap();
+    for (sequence, is_migrated) in [
+        ("CREATE SEQUENCE deadlocks", true),
+        ("CREATE SEQUENCE deadlocks MINVALUE 0 START 0", false),
+    ] {
+        let pool = postgres::empty_database().await;
+        for sql in [sequence, trigger] {
+            sqlx::raw_sql(sql).execute(&pool).await.unwrap();
+        }
+        let migrated = schema::migrate(&pool).await;
+        assert_eq!(migrated.is_ok(), is_migrated, "{migrated:?}");
+        assert_eq!(applied(&pool).await == whole, is_migrated);
+    }
+}
+
 /// Stopped at a table that somebody else is just making, with the ones before it made; then its connection is killed.
 #[tokio::test]
 async fn a_killed_migration_leaves_no_trace_and_the_next_run_migrates() {

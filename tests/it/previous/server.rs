@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use muster_core::clock::Clock;
 use muster_core::values::Digest;
-use muster_server::schema::MIGRATOR;
+use muster_server::schema;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -295,7 +295,7 @@ async fn yesterdays_server_goes_on_over_todays_migrations() {
     };
     let known = migrations(&pool).await;
 
-    MIGRATOR.run(&pool).await.unwrap();
+    schema::migrate(&pool).await.unwrap();
     replica.signal(Signal::SIGSTOP);
     let named = seed(&pool).await;
     replica.signal(Signal::SIGCONT);
