@@ -13,14 +13,19 @@ use nix::sys::statvfs::statvfs;
 /// The largest default bound, in bytes.
 const LARGEST_DEFAULT: u64 = 64 << 30;
 
-/// Returns the bound of a cache without a setting: 64 GiB, or half of a smaller disk.
+/// Returns the bound of a cache without a setting: 64 GiB, or half of the smaller place that the
+/// cached files and the free space of the disk make. Other data on the disk leaves a smaller cache.
 ///
 /// # Errors
-/// When the size of the disk is unreadable.
-pub fn default_bound(dir: &Path) -> io::Result<u64> {
-    let disk = statvfs(dir)?;
-    let size = disk.fragment_size().saturating_mul(disk.blocks());
-    Ok(LARGEST_DEFAULT.min(size / 2))
+/// When the disk or the folder of the blobs is unreadable.
+pub fn default_bound(folder: &Path) -> io::Result<u64> {
+    let disk = statvfs(folder)?;
+    let free = disk.fragment_size().saturating_mul(disk.blocks_available());
+    let mut cached = 0;
+    for entry in std::fs::read_dir(folder)? {
+        cached += entry?.metadata()?.len();
+    }
+    Ok(LARGEST_DEFAULT.min(free.saturating_add(cached) / 2))
 }
 
 /// The uses of blobs, shared by all clones of the cache.

@@ -225,16 +225,22 @@ impl BlobCache {
             download.fetched.send_replace(so_far);
             progress(so_far);
         };
+        // A cache from before the bound, or under a larger bound, may have filled the disk.
+        self.keep_bound().await;
         let mut draft = self.draft().await?;
         fetch::download(&mut draft, digest, source, &told).await?;
         draft.keep(digest, &self.verified).await?;
-        if let Err(error) = self.shrink().await {
-            // The blob is complete, so the job goes on.
-            tracing::warn!(%error, "the blob cache could not be reduced to its bound; check the disk of the agent");
-        }
+        self.keep_bound().await;
         self.open(digest)
             .await?
             .ok_or_else(|| io::Error::other("the blob was removed as soon as it was there").into())
+    }
+
+    /// Reduces the cache to its bound. A failure stops no download.
+    async fn keep_bound(&self) {
+        if let Err(error) = self.shrink().await {
+            tracing::warn!(%error, "the blob cache could not be reduced to its bound; check the disk of the agent");
+        }
     }
 
     /// Copies a local file into the cache and returns its digest.

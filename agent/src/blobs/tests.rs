@@ -370,8 +370,25 @@ async fn a_restarted_cache_removes_the_files_with_the_oldest_use_first() {
     assert_eq!(is_cached.collect::<Vec<_>>(), [true, false]);
 }
 
+#[tokio::test]
+async fn a_download_makes_room_before_its_first_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = BlobCache::at(dir.path()).await.unwrap();
+    for content in [b"first   ", b"second  ", b"third   "] {
+        cache.put_bytes(content).await.unwrap();
+    }
+    let cache = cache.with_bound(8);
+    cache.begin_bound();
+    let bench = bench(b"another ", 0).await;
+    let missing = Digest::of(b"missing ");
+    let failed = cache.ensure(missing, &bench.source, |_| ()).await;
+    assert!(failed.is_err());
+    let files = std::fs::read_dir(dir.path().join("sha256")).unwrap();
+    assert_eq!(files.count(), 1);
+}
+
 #[test]
-fn the_default_bound_is_at_most_half_of_the_disk() {
+fn the_default_bound_leaves_other_data_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let bound = default_bound(dir.path()).unwrap();
     let disk = nix::sys::statvfs::statvfs(dir.path()).unwrap();

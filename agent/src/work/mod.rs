@@ -76,7 +76,7 @@ pub struct AgentOptions {
     pub ipxe_dir: PathBuf,
     /// Path of the static muster-node executable for installed systems.
     pub muster_node: PathBuf,
-    /// Size bound of the blob cache in bytes. `None`: 64 GiB, or half of a smaller disk.
+    /// Size bound of the blob cache in bytes. `None`: see [`default_bound`].
     pub blob_bytes: Option<u64>,
     /// Public keys of release owners. With keys, nodes boot only live images signed by one of them.
     pub live_keys: Vec<PublicKey>,
@@ -192,7 +192,7 @@ async fn open_cache(data_dir: &Path, bytes: Option<u64>) -> Result<BlobCache, Ag
     let blobs = blobs.map_err(io("blob cache", &dir))?;
     let bound = match bytes {
         Some(bytes) => bytes,
-        None => default_bound(&dir).map_err(io("disk of the blob cache", &dir))?,
+        None => default_bound(&dir.join("sha256")).map_err(io("disk of the blob cache", &dir))?,
     };
     Ok(blobs.with_bound(bound))
 }

@@ -58,7 +58,8 @@ pub(crate) struct Loaders {
     )]
     pub live_key: Vec<PublicKey>,
     /// Size of the cache of images and packages, in GiB. The blobs with the oldest use are removed
-    /// first; blobs of running jobs stay. Default: 64, or half of a smaller disk
+    /// first; blobs of running jobs stay. Default: 64, or half of the free
+    /// space and the cached files together, if smaller
     #[arg(long, env = "MUSTER_BLOB_CACHE_GIB", value_name = "GIB",
         value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub blob_cache_gib: Option<u32>,
