@@ -1,4 +1,5 @@
-//! Requests to the boot listener by machines that nobody vouched for: always a plain answer, and a script that is one of two, whatever is asked.
+//! Requests from unknown machines to the boot listener. The listener never returns 5xx. A script is
+//! always the local boot or the armed boot.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,7 +31,7 @@ const NODE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 11);
 const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
 const NONCE: &str = "00112233445566778899aabbccddeeff";
 
-/// A listener without its socket.
+/// A boot listener without a socket.
 struct Door {
     runtime: Runtime,
     router: Router,
@@ -42,7 +43,8 @@ thread_local! {
     static DOOR: RefCell<Door> = RefCell::new(open());
 }
 
-/// The first byte: is a boot armed, who asks, and is it a report; then the path and query up to a line's end, then the body.
+/// The first byte has three flags: a boot is armed, the node asks, the request is a POST. Path and
+/// query follow up to a line feed, then the body.
 pub(crate) fn run(mut data: &[u8]) {
     let how = crate::steer(&mut data);
     let (is_armed, is_node, is_post) = (how & 1 != 0, how & 2 != 0, how & 4 != 0);
@@ -122,7 +124,8 @@ fn spec() -> BootLive {
     }
 }
 
-/// Nothing of the request but the machine's own MAC is in a script, and every word is one that iPXE reads as one.
+/// Checks that a script boots the local disk, or the armed node with the node's nonce and MAC. The
+/// armed script has only plain characters.
 fn judge(script: &str, armed: bool) {
     let local = "#!ipxe\necho muster: booting from the local disk\n";
     if script.starts_with(local) {

@@ -1,4 +1,5 @@
-//! The lab's Slurm for real: a controller with no node, one that gets a node, runs a job there, and loses it again.
+//! A real Slurm controller in the lab. The controller starts without nodes, gains a node, runs a
+//! job on the node, and loses the node.
 
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ async fn a_node_joins_runs_a_job_and_leaves() {
     };
     let nodes = slurm.include_dir.join("muster-nodes.conf");
     std::fs::write(&nodes, render_nodes(std::slice::from_ref(&node), "gpu")).unwrap();
-    // Shut down by a client, started again by its supervisor: how a cluster driver applies a changed set of nodes.
+    // A cluster driver applies changed nodes in the same way: a client shuts slurmctld down, and
+    // the supervisor restarts slurmctld.
     slurm.scontrol(&["shutdown", "slurmctld"]).await.unwrap();
     wait_for(&slurm, "local").await;
     let mut slurmd = spawn_local_slurmd(&slurm, "local").unwrap();
@@ -49,7 +51,8 @@ async fn a_node_joins_runs_a_job_and_leaves() {
     slurm.restart().await.unwrap();
     assert_eq!(slurm.sinfo().await.unwrap(), "");
 
-    // The rack goes with the controller still running: it is not started again in what is being removed.
+    // The rack closes while the controller runs. The supervisor must not restart the controller in
+    // the removed namespace.
     let namespace = std::path::Path::new("/run/netns").join(rack.netns.name());
     assert_eq!(
         rack.close().await.unwrap().netns.as_deref(),

@@ -1,4 +1,4 @@
-//! Network to disk, with a real HTTP server that breaks connections, and a file as the disk.
+//! Writes images from a real HTTP server, with broken connections, to a file as the disk.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,11 +20,12 @@ use muster_node::disk::{gpt, marker, stream, table};
 use muster_node::job::JobContext;
 
 const MIB: usize = 1 << 20;
-/// An ESP from 2 MiB on, then a root partition.
+/// The ESP starts at 2 MiB. The root partition follows.
 const ESP_START: u64 = 2 << 20;
 const DISK: u64 = 48 << 20;
 
-/// Serves one blob with ranges. Its first connections end after `cut` bytes of body, as an agent that is killed would end them.
+/// Serves a blob with ranges. The first connections end after `cut` bytes of body, like connections
+/// of a killed agent.
 struct Server {
     url: String,
     requests: Arc<AtomicUsize>,
@@ -74,7 +75,7 @@ fn serve(blob: Vec<u8>, breaks: usize, cut: usize) -> Server {
             } else {
                 body.len()
             };
-            // A reader that has seen enough closes first.
+            // The write fails when the reader closes the connection early.
             let _ = stream.write_all(&body[..length]);
         }
     });
@@ -127,7 +128,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let disk = tempfile::NamedTempFile::new().unwrap();
-        // What was there before must not shine through the image's holes.
+        // Old bytes must not stay in the holes of the image.
         disk.as_file()
             .write_all_at(&vec![0xee; usize::try_from(DISK).unwrap()], 0)
             .unwrap();
@@ -279,7 +280,7 @@ fn another_image_than_promised_leaves_an_unbootable_disk() {
             image("", &other_raw, &raw),
             "digest_mismatch",
         ),
-        // Digests that are right, of something that is no image.
+        // Correct digests, but the bytes are no image.
         (noise.clone(), image("", &noise, &raw), "image_malformed"),
         (
             blob.clone(),

@@ -1,4 +1,5 @@
-//! The history as somebody finds it who may write every row: whatever was done to it after it was sealed is told.
+//! Verification of the history after changes by a writer with access to every row. The report names
+//! every change to a sealed event.
 
 use muster_api::tokens::Role;
 use muster_core::audit::{BEGINNING, Seal};
@@ -11,7 +12,7 @@ use sqlx::{Executor as _, PgPool};
 use crate::support::fleet;
 use crate::support::server::Server;
 
-/// A server with a history of some length under several seals, each written down.
+/// Returns a server with a history under four anchored seals.
 async fn sealed() -> Server {
     let server = Server::start().await;
     let admin = server.admin().await;
@@ -39,7 +40,7 @@ async fn verify(server: &Server) -> Report {
         .unwrap()
 }
 
-/// Whoever owns the tables is not stopped by a trigger.
+/// Runs statements with all triggers disabled, as the owner of the tables can.
 async fn as_owner(pool: &PgPool, statements: &[&str]) {
     let mut conn = pool.acquire().await.unwrap();
     for statement in [
@@ -83,7 +84,7 @@ async fn an_untouched_history_is_whole_to_its_last_event() {
         (report.seals, report.anchors, report.events, report.unsealed),
         (4, 4, events, 0)
     );
-    // Nothing new, nothing to seal; and the rows refuse whoever does not own them.
+    // A round without new events adds no seal. Triggers reject changes to events and seals.
     assert_eq!(tasks::seals::round(&server.app, 4).await.unwrap(), 4);
     for statement in [
         "UPDATE events SET actor = 'x'",
@@ -174,13 +175,13 @@ async fn a_history_cut_at_its_end_is_detected_by_seals_or_anchors() {
     )
     .await;
     assert_eq!(found(&verify(&server).await), [(Fault::Truncated, 4, None)]);
-    // Even when it has gone on since, with other events under the same number.
+    // The server continues after the cut and seals other events under number 4. The anchor differs.
     let admin = server.caller(Role::Admin).await;
     admin.put("/v1/nodes/n9", &fleet::node(9)).await.expect(201);
     tasks::seals::round(&server.app, 0).await.unwrap();
     let report = verify(&server).await;
     assert_eq!(found(&report), [(Fault::AnchorDiffers, 4, None)]);
-    // And all of it.
+    // All events and seals are removed.
     as_owner(
         &server.app.pool,
         &["TRUNCATE events", "TRUNCATE event_seals"],
@@ -224,7 +225,8 @@ async fn a_chain_forged_after_an_edit_differs_from_the_anchors() {
         (previous, after) = (seal.hash(), last);
         forged.push(seal);
     }
-    // One forged seal breaks the chain; all of them make a sound chain that nobody wrote down.
+    // A single forged seal breaks the chain. A completely forged chain is sound, but differs from
+    // the anchors.
     let digests = hex::encode(
         forged[0]
             .events
@@ -290,7 +292,7 @@ async fn who_writes_events_and_who_seals_them_never_wait_for_each_other() {
             .is_none(),
         "one before is under way"
     );
-    // While somebody seals, others write, and a second replica leaves it to the first.
+    // Inserts continue while a replica seals. A second replica skips the sealing.
     let mut sealer = pool.begin().await.unwrap();
     assert!(db::seals::try_lock(&mut sealer).await.unwrap());
     db::seals::list_digests(&mut sealer, 0, 10, 10)

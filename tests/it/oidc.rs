@@ -1,4 +1,5 @@
-//! Signing in by an OpenID provider that is not ours: `oidc-provider` from npm, with the server as its only client.
+//! Sign-in through an external OpenID provider: `oidc-provider` from npm, with the server as the
+//! only client.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -23,7 +24,7 @@ const PUBLIC: &str = "http://127.0.0.1:1";
 const LOGOUT: &str = "/sign-in/oidc/logout";
 const LOGOUT_EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
-/// The provider's process; it ends when dropped.
+/// The provider's process, killed on drop.
 struct Provider {
     process: Child,
     issuer: String,
@@ -63,7 +64,7 @@ impl Jar {
 }
 
 impl Provider {
-    /// In CI it must be there: a test that does not run guards nothing.
+    /// Starts the provider. Returns `None` without the npm packages; in CI the test fails instead.
     fn start(secret: &str) -> Option<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("oidc");
         if !folder.join("node_modules/oidc-provider").exists() {
@@ -96,7 +97,8 @@ impl Provider {
         })
     }
 
-    /// Logs in there as a browser that was sent to `url` does; where it is sent back to.
+    /// Logs a person in at the provider like a browser redirected to `url`. Returns the path and
+    /// query of the redirect back to the server.
     async fn vouch(&self, url: &str, person: &str) -> String {
         let (mut jar, mut url) = (Jar::default(), Url::parse(url).unwrap());
         for _ in 0..5 {
@@ -124,7 +126,7 @@ impl Provider {
         panic!("no way back from {url}");
     }
 
-    /// A logout token with these claims.
+    /// Returns a logout token with the given claims, signed by the provider.
     async fn sign(&self, claims: &Value) -> String {
         let claims = claims.to_string();
         let query = [("claims", claims.as_str())];
@@ -139,7 +141,7 @@ impl Provider {
         reply.text().await.unwrap()
     }
 
-    /// The claims of a logout token about a person, issued now by the server's clock.
+    /// Returns the claims of a logout token about a person, issued now by the server's clock.
     fn logout_of(&self, server: &Server, id: &str, person: &str) -> Value {
         json!({
             "iss": self.issuer, "aud": "muster", "iat": server.app.clock.now().as_second(), "jti": id,
@@ -165,7 +167,7 @@ impl Provider {
     }
 }
 
-/// Begins a login: the cookies of the browser, and where it is sent.
+/// Begins a login. Returns the browser's cookies and the URL of the redirect.
 async fn begin(server: &Server, jar: &Jar) -> (Jar, String) {
     let mut jar = jar.clone();
     let browser = server.nobody().header("cookie", &jar.header());
@@ -216,8 +218,9 @@ async fn people_get_the_role_of_their_groups_and_keep_it_no_longer_than_a_login(
         assert_eq!(browser.get("/v1/nodes").await.status, sites, "{person}");
         assert_eq!(browser.get("/v1/tokens").await.status, tokens, "{person}");
     }
-    // The same person again is the same row, and no password signs them in. What they call themselves now changes nothing: they could agree to what
-    // they asked for.
+    // A second login finds the person's row, and the row accepts no password. The server ignores a
+    // new name at the provider. A renamed person could otherwise approve a request made under the
+    // old name.
     sign_in(&server, &provider, "ada").await;
     let rename = format!("{}/rename?person=ada&to=chief", provider.issuer);
     provider.http.get(rename).send().await.unwrap();
@@ -265,7 +268,7 @@ async fn only_the_browser_that_began_a_login_ends_it_and_only_once() {
         assert!(url.contains(wanted), "{url}");
     }
     let back = provider.vouch(&url, "ada").await;
-    // Somebody else's browser, with no login of its own, and with one.
+    // A stranger's browser fails, without a login and with a login under way.
     let (other, _) = begin(&server, &Jar::default()).await;
     for stranger in [Jar::default(), other] {
         let (after, reply) = come_back(&server, &stranger, &back).await;
@@ -346,7 +349,7 @@ fn browser_of(server: &Server, jar: &Jar) -> Caller {
     server.nobody().header("cookie", &jar.header())
 }
 
-/// Sends a logout token as the provider does.
+/// Sends a logout token like the provider.
 async fn send_logout(server: &Server, token: &str) -> Reply {
     let provider = server
         .nobody()
@@ -396,14 +399,14 @@ async fn a_logout_at_the_provider_ends_sessions_and_tokens_until_the_next_login(
     );
     bob.get("/v1/sites").await.expect(200);
     assert_eq!(count_logouts(&server).await, 1);
-    // The next login gives the rights back. The same token a second time ends nothing.
+    // The next login restores the rights. The server refuses a repeated logout token.
     let ada = browser_of(&server, &sign_in(&server, &provider, "ada").await);
     let again = send_logout(&server, &sent).await.expect(400);
     assert_eq!(again.body["error"], "invalid_request");
     for caller in [&ada, &token] {
         caller.get("/v1/sites").await.expect(200);
     }
-    // A person who never signed in has no login, so the logout is done.
+    // A logout of a person without a login succeeds.
     let stranger = provider.logout_of(&server, "second", "nobody-here");
     send_logout(&server, &provider.sign(&stranger).await)
         .await
@@ -433,7 +436,7 @@ async fn a_logout_of_a_session_ends_the_logins_of_its_person() {
         assert_eq!(ada.get("/v1/sites").await.status, status, "{sid}");
     }
     bob.get("/v1/sites").await.expect(200);
-    // The id of the session outlives the session here.
+    // The server finds the provider's session after the row in `sessions` is deleted.
     let delete = "DELETE FROM sessions";
     sqlx::query(delete).execute(&server.app.pool).await.unwrap();
     logout["jti"] = "third".into();
@@ -467,7 +470,7 @@ async fn a_token_that_is_no_logout_token_of_the_provider_ends_nothing() {
         assert_eq!(reply.status, 400, "{member}");
         assert_eq!(reply.body["error"], "invalid_request", "{member}");
     }
-    // Another person's name under the signature for the first.
+    // Claims about bob with the signature of the token about ada.
     let signed = provider.sign(&good).await;
     let other = provider
         .sign(&provider.logout_of(&server, "x", "bob"))
@@ -481,7 +484,7 @@ async fn a_token_that_is_no_logout_token_of_the_provider_ends_nothing() {
     let json = server.nobody().post(LOGOUT, &json!({})).await;
     assert_eq!(json.status, 400);
     ada.get("/v1/sites").await.expect(200);
-    // A withdrawn key signs nothing more.
+    // The server refuses a token signed by a withdrawn key.
     provider.ask("rotate", &[]).await;
     send_logout(&server, &signed).await.expect(400);
     ada.get("/v1/sites").await.expect(200);
@@ -489,14 +492,14 @@ async fn a_token_that_is_no_logout_token_of_the_provider_ends_nothing() {
         .await
         .expect(200);
     assert_eq!(ada.get("/v1/sites").await.status, 401);
-    // A server without a provider has no such address.
+    // A server without a provider has no logout endpoint.
     let alone = Server::start().await;
     assert_eq!(send_logout(&alone, &signed).await.status, 404);
 }
 
 #[tokio::test]
 async fn refused_logout_tokens_are_paid_by_their_source() {
-    // No provider answers there: these tokens are refused before a call.
+    // No provider listens at the issuer: the server refuses malformed tokens before any call.
     let settings = Settings {
         issuer: "http://127.0.0.1:9".into(),
         client_id: "muster".into(),
@@ -534,6 +537,6 @@ async fn refused_logout_tokens_are_paid_by_their_source() {
             .await;
         answers.push(sent.unwrap().status().as_u16());
     }
-    // Nine of twenty for each: one request and eight more for being refused.
+    // A refused request costs 9 of 20: 1 for the request and 8 for the refusal.
     assert_eq!(answers, [400, 400, 400, 429]);
 }

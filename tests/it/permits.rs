@@ -1,4 +1,5 @@
-//! Permits: what may be redeemed, by whom, for what and when. Everything else is refused with the reason, and the refusal is written down.
+//! Permits are granted for the right job, node, disks and time. The server refuses every other
+//! request with a reason, and records the refusal.
 
 use muster_core::ids::{JobId, NodeId, OperationId, PermitId};
 use muster_core::permits::{PermitKind, verify};
@@ -12,7 +13,7 @@ use serde_json::json;
 use crate::simulated::World;
 use muster_lab::simulated::agent::Stop;
 
-/// What the node that a job is for would ask.
+/// Returns the challenge that the job's node would send.
 fn challenge(job: &Job) -> Challenge {
     let (permit, operation, disk_serials) = match &job.spec {
         JobSpec::WriteImage { plan, .. } => {
@@ -37,7 +38,7 @@ fn challenge(job: &Job) -> Challenge {
 }
 
 impl World {
-    /// Why a permit was not granted.
+    /// Returns the reason of a refused permit.
     async fn refusal(&self, job: &Job, permit: PermitId, challenge: Option<Challenge>) -> String {
         match self.agent.redeem(job, permit, challenge).await.unwrap() {
             Answer::Refused { reason } => reason,
@@ -57,7 +58,7 @@ impl World {
         }
     }
 
-    /// A claimed node whose image is about to be written.
+    /// Returns a world with `n1` claimed and the job `write_image` leased.
     async fn about_to_write() -> (Self, Job) {
         let mut world = Self::start(2).await;
         world.settle().await;
@@ -83,7 +84,7 @@ async fn a_fitting_permit_is_granted_until_its_operation_ends() {
         verify(&key, PermitKind::Image, &asked, &signature).unwrap();
         assert!(verify(&key, PermitKind::Wipe, &asked, &signature).is_err());
     }
-    // The node's challenge, changed in one place.
+    // The node's challenge with a single changed field.
     type Change = fn(&mut Challenge);
     let changed: [(Change, &str); 8] = [
         (|c| c.permit = PermitId::new(), "another permit"),
@@ -202,7 +203,7 @@ async fn a_permit_is_for_one_job_and_one_round_of_it() {
 
 #[tokio::test]
 async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
-    // Time: the step's hour and a minute.
+    // Time: the permit expires after the step's hour and a minute.
     let (world, job) = World::about_to_write().await;
     let asked = challenge(&job);
     world.advance(3600);
@@ -215,7 +216,7 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
             .starts_with("the permit expired at")
     );
 
-    // Its operation: overtaken by a person's.
+    // Operation: a person's quarantine cancels the operation.
     let (mut world, job) = World::about_to_write().await;
     let asked = challenge(&job);
     world.ask("n1", "quarantine").await.expect(202);
@@ -225,7 +226,7 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
     );
     world.agent.work(&job).await.unwrap();
     world.engine().await;
-    // Its operation: asked to stop, which its agent has not heard of yet.
+    // Operation: a person cancels the operation, and the agent has not received the cancellation.
     let (stopped, running) = World::about_to_write().await;
     let wanted = challenge(&running);
     let path = format!("/v1/operations/{}/cancel", wanted.operation);
@@ -249,7 +250,7 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
         "{forced}"
     );
 
-    // Its job is over: nobody holds it any more.
+    // Job: the ended job has no current attempt.
     let refused = world.agent.redeem(&job, asked.permit, Some(asked)).await;
     assert_eq!(refused, Err(Stop::Refused(409, "stale_attempt".into())));
     world.settle().await;
@@ -257,7 +258,7 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
     assert!(world.machine("n1", |machine| machine.empty()));
     world.check().await;
 
-    // Its assignment: the claim was given up.
+    // Assignment: the release raises the node's epoch.
     let (world, job) = World::about_to_write().await;
     let asked = challenge(&job);
     world.release("n1").await.expect(202);
@@ -269,7 +270,8 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
 async fn a_release_stops_a_write_that_has_not_begun() {
     let (mut world, job) = World::about_to_write().await;
     world.release("n1").await.expect(202);
-    // This agent has not heard of it and goes on to the node: there is no permit, and nothing is written.
+    // The agent misses the cancellation and continues on the node. The node gets no permit and
+    // writes no disk.
     world.agent.refuse_to_stop();
     world.agent.work(&job).await.unwrap();
     world.settle().await;

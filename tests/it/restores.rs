@@ -1,5 +1,5 @@
-//! A database that is put back to an earlier state believes old things. Whoever remembers more says so, and nothing is powered or written
-//! until an administrator has looked.
+//! Restores of the database to an earlier state. An agent, node or replica with later events opens
+//! caution mode. Power acts and writes then wait for an administrator's confirmation.
 
 use muster_api::tokens::Role;
 use muster_core::wire::job::JobSpec;
@@ -39,7 +39,8 @@ impl World {
         self.machine(name, |machine| machine.log.len())
     }
 
-    /// So many rounds of everything that goes on by itself.
+    /// Runs `count` passes of engine and agent, and advances the clock by 61 seconds after every
+    /// pass.
     async fn rounds(&mut self, count: u32) {
         for _ in 0..count {
             self.pass().await;
@@ -48,7 +49,7 @@ impl World {
     }
 }
 
-/// The node serves somebody; the backup says that anybody may have it.
+/// The node serves a claim. The restored database lists the node as available.
 #[tokio::test]
 async fn an_agent_that_knows_more_stops_what_would_destroy() {
     let mut world = World::start(2).await;
@@ -70,13 +71,13 @@ async fn an_agent_that_knows_more_stops_what_would_destroy() {
         "{because}"
     );
 
-    // On the node, on every page, in the API.
+    // The node, the pages and the API report the caution.
     let why = world.admin.get("/v1/nodes/n1/why").await.expect(200).text;
     assert!(
         why.contains("caution mode") && why.contains("muster caution confirm"),
         "{why}"
     );
-    // The node's readers may not see the site of the witness.
+    // The reason is hidden here: a reader of the node may lack access to the witness's site.
     assert!(!why.contains("was told of the event"), "{why}");
     let page = world.admin.get("/nodes").await.expect(200).text;
     assert!(
@@ -96,7 +97,7 @@ async fn an_agent_that_knows_more_stops_what_would_destroy() {
         "{viewer}"
     );
 
-    // An administrator ends it, having looked at this one.
+    // An administrator confirms the open caution by id, with a note.
     let body = |id: &str, note: &str| json!({ "id": id, "note": note });
     let operator = world.server.caller(Role::Operator).await;
     assert_eq!(
@@ -134,7 +135,7 @@ async fn an_agent_that_knows_more_stops_what_would_destroy() {
         .expect(200);
     assert_eq!(world.caution().await, None);
 
-    // Even so the disk says whose it is, and muster-node does not write it.
+    // The disk's marker names the lost claim, so muster-node refuses the write.
     let images = world.machine("n1", |machine| {
         machine
             .log
@@ -159,7 +160,7 @@ async fn an_agent_that_knows_more_stops_what_would_destroy() {
             .count()),
         images
     );
-    // The rest of the fleet goes on, and the agent is not heard to know more again.
+    // Node n2 reaches service. The agent's lost event opens no second caution.
     world.claim("n2").await.expect(201);
     world.settle().await;
     assert_eq!(
@@ -168,7 +169,8 @@ async fn an_agent_that_knows_more_stops_what_would_destroy() {
     );
 }
 
-/// The agent has lists of members that the database knows nothing of any more: they are older than every one that is made now.
+/// The agent has applied member lists that the restored database lacks. New lists must have a
+/// higher revision than the lost lists.
 #[tokio::test]
 async fn an_agent_that_goes_on_takes_no_list_of_before_for_the_newer_one() {
     let mut world = World::start(3).await;
@@ -178,7 +180,7 @@ async fn an_agent_that_goes_on_takes_no_list_of_before_for_the_newer_one() {
         world.claim(lost).await.expect(201);
         world.settle().await;
     }
-    // The same process of the agent goes on.
+    // The agent's process keeps running during the restore.
     let revision = world.rack().scheduler.revision;
     world.put_back(&backup).await;
     world.rounds(1).await;
@@ -193,7 +195,7 @@ async fn an_agent_that_goes_on_takes_no_list_of_before_for_the_newer_one() {
     );
     let scheduler = world.rack().scheduler.clone();
     assert!(scheduler.revision > revision && scheduler.lists("n3"));
-    // What was fenced stays fenced: a list of before is still not put back.
+    // A list with an older revision is ignored, so fenced nodes stay fenced.
     world.rack().configure(&ClusterMembers {
         revision: scheduler.revision - 1,
         nodes: Vec::new(),
@@ -216,7 +218,7 @@ async fn a_permit_of_before_is_void_and_its_job_begins_anew() {
     assert_eq!(world.state("n1").await, "in_service");
 
     world.put_back(&backup).await;
-    // The lease of before still holds, and so would the permit.
+    // The lease and the permit from before the restore are still within the time limit.
     let refused = world.agent.redeem(&job, plan.permit, None).await;
     assert_eq!(refused, Err(Stop::Refused(503, "caution".into())));
     world.confirm().await;
@@ -235,7 +237,7 @@ async fn a_permit_of_before_is_void_and_its_job_begins_anew() {
     }
 }
 
-/// A job that was leased, and lost its agent, before anybody knew: its permit has no time left to be granted in.
+/// A leased job has a void permit, and no caution is open. The server still refuses the permit.
 #[tokio::test]
 async fn void_is_void_whoever_shows_it() {
     let mut world = World::start(1).await;
@@ -259,7 +261,8 @@ async fn void_is_void_whoever_shows_it() {
     assert_eq!(world.acts("n1"), 0);
 }
 
-/// The agent's own client writes down what it was allowed before it goes on, and its next process shows it.
+/// The agent's real client writes the latest event to disk before the answer is used. The client's
+/// next process sends the event.
 #[tokio::test]
 async fn the_real_client_remembers_on_disk() {
     let mut world = World::start(1).await;
@@ -297,7 +300,7 @@ async fn the_real_client_remembers_on_disk() {
     );
 }
 
-/// Nobody had told an agent: the server wrote it down beside the blobs.
+/// No agent received the event. The server recorded the event in a file beside the blobs.
 #[tokio::test]
 async fn a_replica_remembers_what_no_agent_was_told() {
     let mut world = World::start(1).await;
@@ -315,13 +318,13 @@ async fn a_replica_remembers_what_no_agent_was_told() {
         because.starts_with("A server wrote down the event"),
         "{because}"
     );
-    // What is remembered from now on is of the database as it is.
+    // After the confirmation, the server's file holds an event of the restored database.
     world.confirm().await;
     marks::compare(&world.server.app).await.unwrap();
     assert_eq!(world.caution().await, None);
 }
 
-/// The node itself remembers a later epoch.
+/// The node has worked for a later epoch than the restored epoch.
 #[tokio::test]
 async fn a_node_that_knows_more_is_a_witness() {
     let mut world = World::start(1).await;
@@ -335,7 +338,7 @@ async fn a_node_that_knows_more_is_a_witness() {
         world.claim("n1").await.expect(201);
         world.settle().await;
     }
-    // Its agent lost everything, and the directory of the server as well.
+    // The agent loses the latest event, and the server's directory has no recorded event.
     world.put_back(&backup).await;
     *world.agent.heard.lock().unwrap() = None;
     world.rounds(8).await;
@@ -346,7 +349,7 @@ async fn a_node_that_knows_more_is_a_witness() {
     );
 }
 
-/// Whoever has an installed system does not stop the whole fleet by it.
+/// The owner of an installed system cannot stop the fleet with a false epoch.
 #[tokio::test]
 async fn an_installed_system_is_no_witness() {
     let mut world = World::start(1).await;

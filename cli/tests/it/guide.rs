@@ -1,4 +1,5 @@
-//! docs/api.md, typed: every example by a real curl, in the guide's order, against a new server, and its answer held against the block below it.
+//! Runs every example of docs/api.md with a real curl, in the guide's order, against a new server.
+//! Compares the output with the block below the example.
 
 use std::process::Command;
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::muster::{Server, file, run};
 
-/// What is typed, and what the guide says is answered: the language of the block and its text.
+/// A typed command, and the language and text of the answer block below.
 #[derive(Debug)]
 struct Example {
     typed: String,
@@ -43,7 +44,7 @@ fn examples(guide: &str) -> Vec<Example> {
     examples
 }
 
-/// Whether a text is as shown; `…` stands for anything.
+/// Returns whether a text matches the shown text. `…` matches any text.
 fn like(shown: &str, text: &str) -> bool {
     let mut parts = shown.split('…');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else {
@@ -62,7 +63,8 @@ fn like(shown: &str, text: &str) -> bool {
     rest.is_empty() || shown.ends_with('…')
 }
 
-/// Whether an answer has what is shown of it. What is not shown may be there as well; a list has as many items as shown.
+/// Returns whether an answer contains the shown members. An object may have more members. A list
+/// must have the shown length.
 fn has(answer: &Value, shown: &Value) -> bool {
     match (answer, shown) {
         (Value::Object(answer), Value::Object(shown)) => shown
@@ -100,11 +102,11 @@ fn every_example_of_the_guide_works() {
     let server = Server::start();
     let home = server.dir.path();
     std::fs::copy(home.join("data/token"), home.join("admin.token")).unwrap();
-    // The guide names the roles of its tokens.
+    // The guide uses an administrator's token and an operator's token.
     let create = ["token", "create", "guide", "--role", "operator"];
     let operator = server.muster(&create).expect(0).out;
     std::fs::write(home.join("muster.token"), operator.trim()).unwrap();
-    // One shell for all of them: what one sets, the next ones use.
+    // A single shell runs all examples: later examples use variables of earlier examples.
     let mut script = String::from("set -u\n");
     for (at, example) in examples.iter().enumerate() {
         script.push_str(&format!(
@@ -132,7 +134,7 @@ fn every_example_of_the_guide_works() {
     }
 }
 
-/// The kinds of a row in the table of roles.
+/// Returns the kinds in a role's row of the table of roles.
 fn kinds_of(guide: &str, role: Role) -> Vec<&str> {
     let begin = format!("| `{}` | ", role.as_str());
     let mut rows = guide.lines().filter_map(|line| line.strip_prefix(&begin));

@@ -1,4 +1,5 @@
-//! `muster`, and a server of the test's own: `muster dev` on a private Postgres, ended with the test.
+//! Runs `muster` against a private server: `muster dev` with a private Postgres, ended with the
+//! test.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,19 +9,19 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The program.
+/// The path of the built `muster`.
 pub(crate) const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
 
-/// A server, and a home of whoever calls it.
+/// A running server, with a home directory for the caller.
 pub(crate) struct Server {
     pub(crate) url: String,
-    /// Where its agents call it.
+    /// The address for agents.
     pub(crate) agent_url: String,
     pub(crate) dir: TempDir,
     child: Child,
 }
 
-/// What a program said, and how it ended.
+/// The output and the exit code of a program.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,
@@ -29,7 +30,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// Fails the test unless it ended so.
+    /// Fails the test unless the program ended with `code`.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{}{}", self.out, self.err);
@@ -54,7 +55,8 @@ impl Said {
     }
 }
 
-/// A directory that Postgres, which is another user where a test runs as root, can go through.
+/// Returns a temporary directory that Postgres can enter. Root's tests run Postgres as a different
+/// user.
 pub(crate) fn folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -62,12 +64,12 @@ pub(crate) fn folder() -> TempDir {
 }
 
 impl Server {
-    /// Starts one and waits until it serves.
+    /// Starts a server and waits until the server listens.
     pub(crate) fn start() -> Self {
         Self::start_in(folder(), "http", &[])
     }
 
-    /// The same in a folder, with more options and the scheme of the address.
+    /// Starts a server like `start`, with the given folder, options and scheme of the address.
     pub(crate) fn start_in(dir: TempDir, scheme: &str, options: &[&str]) -> Self {
         let mut command = Command::new(MUSTER);
         command.args([
@@ -106,7 +108,7 @@ impl Server {
                 break (address.to_owned(), agents.to_owned());
             }
         };
-        // What it goes on to say is read, so that it never waits for a reader.
+        // A thread drains the server's log: a full pipe would block the server.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Self {
             url: format!("{scheme}://{address}"),
@@ -120,7 +122,7 @@ impl Server {
         std::fs::read_to_string(self.dir.path().join("data/token")).unwrap()
     }
 
-    /// Where its Postgres listens.
+    /// Returns the URL of a database in the server's Postgres.
     pub(crate) fn database(&self, name: &str) -> String {
         format!(
             "postgresql:///{name}?host={}&user=muster",
@@ -128,17 +130,17 @@ impl Server {
         )
     }
 
-    /// `muster` with these arguments, as an administrator.
+    /// Runs `muster` as an administrator.
     pub(crate) fn muster(&self, arguments: &[&str]) -> Said {
         self.typed(arguments, "")
     }
 
-    /// The same with something on its standard input.
+    /// Runs `muster` as an administrator, with `input` on standard input.
     pub(crate) fn typed(&self, arguments: &[&str], input: &str) -> Said {
         run(&mut self.command(arguments), input)
     }
 
-    /// The command of `muster`, as an administrator.
+    /// Returns the command of `muster` as an administrator.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = muster(self.dir.path(), arguments);
         command
@@ -150,14 +152,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // As a service manager ends it, so that its Postgres ends with it.
+        // SIGTERM, as from a service manager, so that Postgres ends with the server.
         let pid = self.child.id().to_string();
         Command::new("kill").arg(&pid).status().ok();
         self.child.wait().ok();
     }
 }
 
-/// `muster` with these arguments, and nothing of this test's surroundings.
+/// Returns the command of `muster` in an environment of only `PATH` and `HOME`.
 pub(crate) fn muster(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(MUSTER);
     command
@@ -168,7 +170,7 @@ pub(crate) fn muster(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs a command to the end.
 pub(crate) fn run(command: &mut Command, input: &str) -> Said {
     let mut child = command
         .stdin(Stdio::piped())
@@ -176,7 +178,7 @@ pub(crate) fn run(command: &mut Command, input: &str) -> Said {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A program that does not read closes its end: what it says is what is tested.
+    // The write fails when the program exits without reading. Tests compare only the output.
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
     let output = child.wait_with_output().unwrap();
     Said {
@@ -186,7 +188,7 @@ pub(crate) fn run(command: &mut Command, input: &str) -> Said {
     }
 }
 
-/// A file of the repository.
+/// Reads a file of the repository.
 pub(crate) fn file(path: &str) -> String {
     std::fs::read_to_string(
         PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -1,4 +1,4 @@
-//! The real router over a database of the test's own.
+//! Runs the real router over the test's own database.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -30,18 +30,18 @@ use tower::ServiceExt as _;
 
 use super::postgres;
 
-/// When every test begins.
+/// The time at the start of every test.
 pub(crate) const START: &str = "2026-01-05T08:00:00Z";
 
-/// A server without listeners, engine and tasks: a test calls them.
+/// A server without listeners, engine and tasks. Tests call these parts directly.
 pub(crate) struct Server {
     pub(crate) app: App,
     router: Router,
-    /// Outlives a database that is put back.
+    /// Stays in place when a test restores the database.
     pub(crate) data_dir: TempDir,
 }
 
-/// An answer, read whole.
+/// A response with the whole body.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -51,14 +51,14 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Fails the test unless the status is this one; the body says why.
+    /// Fails the test unless the response has the status. The message is the body.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.text);
         self
     }
 
-    /// The stable code of a refusal, and the pointer of its first fault.
+    /// Returns the status, the stable code of a refusal, and the pointer of the first fault.
     pub(crate) fn problem(&self) -> (u16, &str, &str) {
         let text = |pointer| {
             self.body
@@ -76,7 +76,7 @@ impl Reply {
     }
 }
 
-/// Somebody who calls the server.
+/// A client of the server, with a token and headers.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     router: Router,
@@ -93,12 +93,12 @@ impl Server {
         .await
     }
 
-    /// A server on a database that is there already.
+    /// Returns a server on an existing database.
     pub(crate) async fn on(pool: sqlx::PgPool, clock: Clock) -> Self {
         Self::vouched(pool, clock, None).await
     }
 
-    /// The same, with a provider that vouches for people.
+    /// Returns a server like `on`, with an identity provider.
     pub(crate) async fn vouched(
         pool: sqlx::PgPool,
         clock: Clock,
@@ -107,7 +107,7 @@ impl Server {
         Self::holding(pool, clock, oidc, MasterKey::from_bytes(&[7; 32])).await
     }
 
-    /// The same, with other master keys.
+    /// Returns a server like `vouched`, with the given master key.
     pub(crate) async fn holding(
         pool: sqlx::PgPool,
         clock: Clock,
@@ -138,7 +138,7 @@ impl Server {
         }
     }
 
-    /// A caller with a token of the role.
+    /// Returns a caller with a new token of the role.
     pub(crate) async fn caller(&self, role: Role) -> Caller {
         let minted = tokens::mint(Some(&self.app.keys.tokens));
         let now = self.app.clock.now();
@@ -153,7 +153,7 @@ impl Server {
         let mut conn = self.app.pool.acquire().await.unwrap();
         db::tokens::insert(&mut conn, &token).await.unwrap();
         if self.app.oidc.is_some() {
-            // Beside a provider, as if the token were from before the rule of armed administrators.
+            // Marks the token as older than the rule of armed administrators.
             sqlx::query("UPDATE tokens SET keeps_unarmed = true WHERE id = $1")
                 .bind(token.id.0)
                 .execute(&mut *conn)
@@ -166,7 +166,7 @@ impl Server {
         self.with(Some(minted.secret.reveal().to_owned()))
     }
 
-    /// Seals the rows that the test has written without the server.
+    /// Seals the rows from the test's own SQL.
     pub(crate) async fn seal_rows(&self) {
         let mut conn = self.app.pool.acquire().await.unwrap();
         let (master, now) = (&self.app.keys.master, self.app.clock.now());
@@ -177,13 +177,13 @@ impl Server {
         self.caller(Role::Admin).await
     }
 
-    /// The same server on a socket, for as long as the test runs: its address.
+    /// Serves on a socket until the test ends. Returns the URL.
     pub(crate) async fn listen(&self) -> String {
         let address = self.listen_within(Shares::of(1024).public).await;
         format!("http://{address}")
     }
 
-    /// The same within other bounds.
+    /// Serves like `listen`, within the given bounds. Returns the address.
     pub(crate) async fn listen_within(&self, bounds: Bounds) -> SocketAddr {
         let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
@@ -197,18 +197,18 @@ impl Server {
         address
     }
 
-    /// The same server to callers who may send so much.
+    /// Returns the server with the given limits on callers' requests.
     pub(crate) fn limited(mut self, rates: muster_server::http::limits::Rates) -> Self {
         self.router = muster_server::router::limited(self.app.clone(), rates);
         self
     }
 
-    /// A caller without a token.
+    /// Returns a caller without a token.
     pub(crate) fn nobody(&self) -> Caller {
         self.with(None)
     }
 
-    /// A caller with this text as its token.
+    /// Returns a caller with the given token.
     pub(crate) fn with(&self, token: Option<String>) -> Caller {
         Caller {
             router: self.router.clone(),
@@ -218,7 +218,7 @@ impl Server {
     }
 }
 
-/// Receivers of tests are on the loopback, so that is allowed; and nothing else.
+/// Allows only loopback, the address of the tests' receivers.
 fn outbound() -> Outbound {
     let policy = Policy {
         allowed: vec!["127.0.0.1/32".parse().unwrap()],
@@ -231,7 +231,7 @@ fn outbound() -> Outbound {
 }
 
 impl Caller {
-    /// The same caller with one more header on its next calls.
+    /// Returns the same caller with an additional header on later calls.
     pub(crate) fn header(&self, name: &str, value: &str) -> Self {
         let mut caller = self.clone();
         caller.headers.insert(
@@ -241,7 +241,7 @@ impl Caller {
         caller
     }
 
-    /// The same caller, expecting this generation.
+    /// Returns the same caller, with `generation` as the expected generation.
     pub(crate) fn expecting(&self, generation: i64) -> Self {
         self.header("if-match", &format!("\"{generation}\""))
     }
@@ -272,7 +272,7 @@ impl Caller {
             .await
     }
 
-    /// A request with these bytes as its body.
+    /// Sends a request with the bytes as the body.
     pub(crate) async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Reply {
         let mut request = axum::http::Request::builder().method(method).uri(path);
         if let Some(token) = &self.token {

@@ -1,7 +1,8 @@
-//! Rules of the house that clippy has no lint for. Each rule is a function over a file, with a test that plants an offender.
+//! Checks rules of the house without a clippy lint. A rule is a function over a file. A test plants
+//! an offender for the rule.
 
 mod arrows; // Arrows between rooms and files of a crate
-mod names; // Names that say nothing
+mod names; // Names without meaning
 mod plain; // Comments with nouns
 mod prepared; // Files of .sqlx, compared with the migrated schema
 mod source; // Files, code and literals
@@ -24,12 +25,13 @@ const ROOMS: [&str; 11] = [
     "bench",
 ];
 
-/// Production files end here. A longer file is split by noun.
+/// The most lines of a production file. A longer file is split by noun.
 const PRODUCTION_LINES: usize = 500;
-/// Files of tests end here: a scenario reads in one piece, a subject has one file.
+/// The most lines of a test file. A scenario reads in a single piece, and a subject has a single
+/// file.
 const TEST_LINES: usize = 950;
 
-/// Files with queries that the compiler cannot check, and why.
+/// Files with queries unchecked by the compiler, and the reasons.
 const UNCHECKED: [(&str, &str); 9] = [
     (
         "server/src/db/filter/mod.rs",
@@ -69,7 +71,7 @@ const UNCHECKED: [(&str, &str); 9] = [
     ),
 ];
 
-/// The files of every room that a rule names, as `path: reason`.
+/// Returns the offending files of the rooms, as `path: reason`.
 fn offenders(rooms: &[&str], offence: impl Fn(&Source) -> Option<String>) -> Vec<String> {
     let sources = rooms.iter().flat_map(|room| sources(room));
     sources
@@ -77,7 +79,7 @@ fn offenders(rooms: &[&str], offence: impl Fn(&Source) -> Option<String>) -> Vec
         .collect()
 }
 
-/// How many lines a file has beyond its ceiling.
+/// Returns the length of a file beyond the ceiling, with the ceiling.
 fn lines_too_many(source: &Source) -> Option<String> {
     let (ceiling, text) = match source.is_test() {
         true => (TEST_LINES, source.text.clone()),
@@ -132,8 +134,8 @@ fn arrows_run_down() {
     assert_eq!(list_beyond(planted, &["core"]), wanted);
 }
 
-/// Lists the crates of the workspace that a manifest depends on, without the allowed ones. Tests may
-/// depend on any crate.
+/// Lists a manifest's dependencies on crates of the workspace, without the allowed crates. Tests
+/// may depend on any crate.
 fn list_beyond(manifest: &str, allowed: &[&str]) -> Vec<String> {
     let depends = manifest.split("[dev-dependencies]").next();
     let lines = depends.unwrap_or_default().lines();

@@ -1,4 +1,5 @@
-//! What a level of DCGM's diagnostics must have tested: a recording, edited to the answers of eight GPUs, held by the shipped gates.
+//! Tests required of the levels of DCGM's diagnostics. The shipped gates judge a recording, edited
+//! to answers of eight GPUs.
 
 use muster_core::facts::Facts;
 use muster_core::gates::{Gate, PROFILES, Reference, SUITES, Shipped, Suite, Verdict, assess};
@@ -10,7 +11,8 @@ use crate::gates::parsers::{Answer, Reading, parse};
 use crate::gates::verdict::{weigh_report, weigh_unread};
 
 const GPUS: u64 = 8;
-/// What each level runs on every GPU (NVIDIA/DCGM, NvidiaValidationSuite.cpp), without what only some models have.
+/// Tests of a level on every GPU (NVIDIA/DCGM, `NvidiaValidationSuite.cpp`), without tests for only
+/// some models.
 const LEVEL_2: [&str; 3] = ["software", "memory", "pcie"];
 const LEVEL_3: [&str; 4] = [
     "diagnostic",
@@ -20,7 +22,7 @@ const LEVEL_3: [&str; 4] = [
 ];
 const LEVEL_4: [&str; 2] = ["memtest", "pulse_test"];
 
-/// A gate as it ships.
+/// Returns a gate of a shipped suite.
 pub(super) fn shipped(suite: &str, id: &str) -> Gate {
     let suite: Suite = toml::from_str(Shipped::find(SUITES, suite).expect("a suite").text)
         .expect("the shipped suite");
@@ -31,7 +33,7 @@ pub(super) fn shipped(suite: &str, id: &str) -> Gate {
         .expect("the shipped gate")
 }
 
-/// An answer about eight GPUs, with one result on each of them for each test.
+/// Returns an answer with a result of every test on all eight GPUs.
 fn answer(tests: &[(&str, &str)]) -> String {
     let mut document: Value =
         serde_json::from_str(&fixture("dcgmi-4.2.3-gb10-r2-skips.json")).expect("the recording");
@@ -59,7 +61,8 @@ fn answer(tests: &[(&str, &str)]) -> String {
     document.to_string()
 }
 
-/// What a gate makes of an answer on a node of eight H100; one that cannot be read is an error, as it is when it runs.
+/// Returns a gate's verdict over an answer, on a node of eight H100s. An unreadable answer is an
+/// error, as in a real run.
 pub(super) fn verdict(gate: &Gate, exit: i32, text: &str) -> Verdict {
     let profile = Shipped::find(PROFILES, "hgx-h100-80g")
         .expect("a profile")
@@ -107,7 +110,7 @@ fn a_level_passes_only_where_each_of_its_tests_passed_on_every_gpu() {
         ),
     ];
     for (gate, tests) in levels {
-        // Beside them stands what some models skip.
+        // Every answer also skips nvbandwidth, as on some models.
         let with = |changed: &str, status: Option<&str>| {
             let told = tests
                 .iter()
@@ -129,7 +132,7 @@ fn a_level_passes_only_where_each_of_its_tests_passed_on_every_gpu() {
         );
         for test in &tests {
             for status in [Some("Skip"), Some("Not Run"), None] {
-                // A missing package is no fault of a GPU.
+                // A missing package is no fault of a GPU: the verdict is an error.
                 assert_eq!(
                     verdict(&gate, 0, &with(test, status)),
                     Verdict::Error,
@@ -200,7 +203,7 @@ fn a_warning_beside_a_pass_is_counted_and_told() {
     assert!(reading.faults.is_empty() && reading.gaps.is_empty());
 }
 
-/// An error inside of a pass counts by its id and its severity, in a result and in a summary.
+/// An error inside a pass counts by id and severity, in a result and in a summary.
 #[test]
 fn a_pass_with_an_error_counts_by_the_error() {
     let whole: Value =
@@ -255,7 +258,7 @@ fn a_pass_with_an_error_counts_by_the_error() {
     }
 }
 
-/// The return values of DCGM for a GPU that must leave the node, in a byte.
+/// DCGM's return values for a GPU that must leave the node, in a byte.
 #[test]
 fn dcgmi_that_ends_for_a_broken_gpu_is_a_fault_without_a_document() {
     let read = |exit, parser| {
@@ -275,14 +278,15 @@ fn dcgmi_that_ends_for_a_broken_gpu_is_a_fault_without_a_document() {
                 "{faults:?}"
             );
         }
-        // An error of the diagnostic, a diagnostic that runs already, a killed program.
+        // An error of the diagnostic, a diagnostic already running, a killed program.
         for exit in [1, 203, 217, 226, 255] {
             assert!(read(exit, parser).is_err(), "{exit}");
         }
     }
 }
 
-/// As dcgmi writes a test that failed of itself, on no GPU in particular: without results, its warnings in the summary. One that was not run has no summary.
+/// dcgmi writes a failed test without a particular GPU as a summary with warnings, without results.
+/// A test that did not run has no summary.
 #[test]
 fn a_test_that_only_its_summary_tells_of_is_read() {
     let gate = shipped("admit", "dcgm.r3");
@@ -337,7 +341,8 @@ fn a_test_that_only_its_summary_tells_of_is_read() {
     }
 }
 
-/// As dcgmi 3 prints it (NVIDIA/DCGM, dcgmi/Diag.cpp): the version beside the diagnostic, and before any GPU is tested no GPU is named, but where one failed.
+/// dcgmi 3 (NVIDIA/DCGM, `dcgmi/Diag.cpp`) prints the version beside the diagnostic. Results from
+/// before the tests of GPUs name a GPU only on failure.
 #[test]
 fn what_dcgmi_3_prints_is_read() {
     let printed = |deployment: &str, pcie: &str| {

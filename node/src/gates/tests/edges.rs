@@ -1,5 +1,6 @@
-//! Where a parser's decisions turn: the largest answer that is taken and the next one, both halves of each condition, and sums of more than one number.
-//! A run of mutants (CONTRIBUTING.md) found what the recordings alone do not hold.
+//! Tests the limits of parsers: the largest accepted answer and the next larger, both halves of
+//! conditions, and sums of several numbers. A run of mutants (CONTRIBUTING.md) found these gaps in
+//! the tests of recordings.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -18,7 +19,7 @@ fn read(parser: &str, exit: i32, text: &str) -> Result<Reading, String> {
     )
 }
 
-/// A recording in which something stands otherwise.
+/// Returns a recording with a single change.
 fn changed(file: &str, from: &str, to: &str) -> String {
     let text = fixture(file);
     assert!(text.contains(from), "{file}: {from}");
@@ -201,7 +202,7 @@ fn the_largest_answer_is_read_and_one_that_is_larger_is_not() {
             read(parser, 0, &make(most + 1)).is_err(),
             "{parser}: more than {most} are read"
         );
-        // Of arrays there may be none.
+        // mdstat accepts zero arrays.
         if !metric.is_empty() && parser != "mdstat" {
             assert!(
                 read(parser, 0, &make(0)).is_err(),
@@ -211,7 +212,7 @@ fn the_largest_answer_is_read_and_one_that_is_larger_is_not() {
     }
 }
 
-/// A table of so many sizes, a mebibyte apart, with wrong values in the first.
+/// Returns a table of sizes, a mebibyte apart, with wrong values in the first row.
 fn nccl(sizes: usize, out_of_place: usize, in_place: usize) -> String {
     let recording = fixture("nccl-tests-2.16.2-8xa100.txt");
     let first = recording.find("    33554432 ").expect("a row");
@@ -517,7 +518,7 @@ fn half_of_a_condition_is_enough_to_refuse() {
     for (parser, text) in table {
         assert!(read(parser, 0, &text).is_err(), "{parser}: {text}");
     }
-    // Of two that are equally full the first is told.
+    // The parser reports the first of two equally full file systems.
     assert_eq!(
         read("df", 0, &df(2)).expect("two").notes,
         ["/0 is the fullest: 50 %"]

@@ -1,4 +1,5 @@
-//! Each parser on its recordings: the numbers a person would read there; then the same text broken in every way.
+//! Compares the parsers' numbers with a person's reading of the recordings. Then parses the same
+//! text, broken in every way.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -127,7 +128,7 @@ fn recordings_read_as_a_person_reads_them() {
                 "{wanted} in {found:?}"
             )
         });
-        // Whatever a parser gives is listed, so that a gate can ask for it.
+        // `Parser` lists every returned metric, for the criteria of gates.
         let listed = Parser::find(parser).expect("a listed parser");
         reading
             .samples
@@ -261,7 +262,7 @@ fn a_note_before_fios_document_is_none_of_it() {
     }
 }
 
-/// As 1.0.7 and newer write each line (src/logger.cc).
+/// stressapptest 1.0.7 and newer write a time before every line (`src/logger.cc`).
 #[test]
 fn a_time_before_each_line_of_stressapptest_is_none_of_its_words() {
     let timed = |text: &str, time: &str| {
@@ -294,8 +295,8 @@ fn a_time_before_each_line_of_stressapptest_is_none_of_its_words() {
     assert!(SAT_FAILED.contains("\nReport Error"), "it has a note");
 }
 
-/// A SATA disk that says it is well, and has an attribute at its threshold: smartctl then ends with the bit for that, and no other (smartctl(8), EXIT
-/// STATUS).
+/// A SATA disk with a good status and an attribute at the threshold: smartctl exits with only bit 4
+/// set (smartctl(8), EXIT STATUS).
 #[test]
 fn a_sata_disk_at_a_makers_threshold_is_told() {
     let smart = |exit, text: &str| read("smartctl", exit, text, "");
@@ -327,14 +328,14 @@ fn a_sata_disk_at_a_makers_threshold_is_told() {
         ["smart.failing=0", "smart.prefail=0"],
         "it recovered"
     );
-    // What only ages, at its threshold, announces nothing.
+    // An attribute of age at the threshold predicts no failure.
     let old = standing("now").replace("\"prefailure\":true", "\"prefailure\":false");
     assert_eq!(told(&old, 16), ["smart.failing=0", "smart.prefail=0"]);
     assert!(
         smart(16, &standing("soon")).is_err(),
         "a word that is not known"
     );
-    // A disk without attributes says less than the gate asks for.
+    // A disk without attributes has no count of attributes at the threshold.
     assert_eq!(
         told(
             &SMART_ATA.replace("ata_smart_attributes", "ata_attributes"),
@@ -344,7 +345,7 @@ fn a_sata_disk_at_a_makers_threshold_is_told() {
     );
 }
 
-/// The verdict of the shipped suite's gate with this parser over a broken answer.
+/// Returns the verdict over an answer by the shipped suite's gate with the parser.
 fn verdict(parser: &str, exit: i32, text: &str, messages: &str) -> Verdict {
     let suite = shipped();
     let gate = suite
@@ -369,7 +370,8 @@ fn verdict(parser: &str, exit: i32, text: &str, messages: &str) -> Verdict {
     }
 }
 
-/// Good answers of the tools in the shipped suite. stress-ng's is cut to the one stressor that the gate runs.
+/// Returns good answers of the tools in the shipped suite. The answer of stress-ng holds only the
+/// gate's stressor.
 fn good() -> [(&'static str, String, &'static str); 5] {
     let cpu_only = STRESS.replace(
         &STRESS[STRESS.find("    - stressor: vm").expect("vm")
@@ -420,20 +422,22 @@ fn good_answers_pass_and_nothing_does_not() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Output cut anywhere before its last word never passes.
+    /// Output cut before the last word never passes.
     #[test]
     fn truncated_answers_never_pass(which in 0..5_usize, cut in 0.0..1.0_f64) {
         let (parser, text, messages) = good()[which].clone();
         let end = text.trim_end_matches(['\n', '.', '}', ' ', '-']).len();
         let mut at = (end as f64 * cut) as usize;
-        // stressapptest's last line ends in a remark after its verdict, and stress-ng's file in sections that no gate reads.
+        // stressapptest prints a remark after the verdict. The file of stress-ng ends in
+        // sections unread by gates.
         if parser == "stressapptest" { at = at.min(text.find("Status: PASS").unwrap_or(0)); }
         if parser == "stress-ng" { at = at.min(text.find("bogo-ops-per-second-real-time").unwrap_or(0)); }
         while !text.is_char_boundary(at) { at -= 1; }
         prop_assert_ne!(verdict(parser, 0, &text[..at], messages), Verdict::Pass);
     }
 
-    /// No number in an answer may be replaced by a word, a negative or a not-a-number and still pass as something it is not.
+    /// An answer never passes with a number replaced by a word, `null`, a negative number, NaN or
+    /// infinity.
     #[test]
     fn numbers_that_are_none_never_pass(which in 0..5_usize, odd in prop::sample::select(vec!["NaN", "-1", "\"N/A\"", "null", "1e999"])) {
         let (parser, text, messages) = good()[which].clone();

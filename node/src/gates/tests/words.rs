@@ -1,5 +1,5 @@
-//! What nvidia-smi says where a value should stand, in each place of each of its formats: a GPU that does not answer for something has no value there, and
-//! is never taken for one that does. With answers of two GPUs, made of the recordings' one by saying it twice.
+//! Puts error words in place of values in nvidia-smi's output, in every place of every format. A
+//! parser must leave such a value out. Outputs with several GPUs repeat a recorded GPU.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ const ODD: [&str; 6] = [
     "Unknown Error",
     "[GPU requires reset]",
 ];
-/// Answers of a GPU that are answers, to find out by whether a place is looked at.
+/// Other values. A parser reads a place when such a value changes the samples or fails to parse.
 const OTHERS: [&str; 8] = [
     "Yes",
     "No",
@@ -49,7 +49,7 @@ fn read(parser: &str, text: &str) -> Result<Reading, String> {
     )
 }
 
-/// Where values stand: in the rows of CSV, behind a colon, between two tags.
+/// Returns the places of values: in the rows of CSV, after a colon, or between two tags.
 fn places(parser: &str, text: &str) -> Vec<(usize, usize)> {
     let (mut places, mut at) = (Vec::new(), 0);
     for (number, line) in text.split_inclusive('\n').enumerate() {
@@ -96,13 +96,13 @@ fn a_value_that_is_none_is_never_a_value() {
                 continue;
             }
             looked_at += 1;
-            // Where the recorded GPU has no such thing, that it has none is what was read.
+            // The recorded GPU lacks the feature: `N/A` is the value in the good samples too.
             let none = text[start..end].contains("N/A");
             for odd in ODD.into_iter().filter(|odd| !(none && odd.contains("N/A"))) {
                 let Ok(Reading { mut samples, .. }) = with(odd) else {
                     continue;
                 };
-                // That a GPU cannot be asked is told beside what it still tells.
+                // A parser reports an unreachable GPU beside the remaining values.
                 let unreachable = |sample: &Sample| {
                     sample.metric == "gpu.unreachable" && sample.value == Limit::Number(1.0)
                 };
@@ -126,7 +126,7 @@ fn a_value_that_is_none_is_never_a_value() {
     }
 }
 
-/// Whether a gate passes that asks two GPUs for this.
+/// Returns whether a gate over two GPUs passes with a criterion on the metric.
 fn both_tell(parser: &str, metric: &str, unit: &str, text: &str) -> bool {
     let criterion = match unit {
         "text" => {
@@ -231,7 +231,7 @@ fn of_two_gpus_each_must_tell() {
     );
 }
 
-/// Eight H100s, the recorded one eight times, of which the last is as `change` makes it.
+/// Returns an output of eight H100s: copies of a recorded GPU, with `change` applied to the last.
 fn board(change: impl Fn(&str) -> String) -> String {
     let one = fixture("nvidia-smi-590.44.01-2xa5000-v13.xml");
     let begins = one.find("\t<gpu id=").expect("a GPU");
@@ -279,11 +279,11 @@ fn a_gpu_that_cannot_be_asked_is_a_failure() {
                 && faults[0].contains(said),
             "{faults:?}"
         );
-        // A gate without a criterion about the unreachable GPU.
+        // The gate has no criterion about the unreachable GPU.
         let memory = dcgm::shipped("smoke", "gpu.memory");
         assert_eq!(dcgm::verdict(&memory, 0, &text), Verdict::Fail, "{said}");
     }
-    // A fault in place of a value, which no gate asks for.
+    // A fault in place of a value without a criterion in the gates.
     for said in [
         "Corrupted infoROM",
         "IRQ issue",
@@ -292,7 +292,8 @@ fn a_gpu_that_cannot_be_asked_is_a_failure() {
         let text = board(|gpu| gpu.replace(temperature, &format!("{said}</gpu_temp>")));
         assert_eq!(verdicts(&text), [Verdict::Fail; 3], "{said}");
     }
-    // The driver could not read a value: the answer is none, though no gate asks for the value.
+    // The driver failed to read a value: the verdict is an error, even without a criterion on the
+    // value.
     for said in ["Unknown Error", "Timeout"] {
         let text = board(|gpu| gpu.replace(temperature, &format!("{said}</gpu_temp>")));
         assert_eq!(verdicts(&text), [Verdict::Error; 3], "{said}");
@@ -321,7 +322,7 @@ fn a_value_of_unknown_form_is_an_error_for_gates_that_ask_for_the_value() {
         unread[0].reason.contains("GPU requires attention"),
         "{unread:?}"
     );
-    // A count of "or more" holds with seven of eight GPUs, and the value is unread still.
+    // Seven of eight GPUs satisfy the count `>=1`, but the value of the last GPU stays unread.
     let gate = |limit: u32| {
         gate(&format!(
             "id = \"g\"\nstage = \"gpu\"\ntimeout_s = 1\nargv = [\"t\"]\ncount = \">=1\"\nparser = \"nvidia-smi-xml\"\n\
@@ -348,7 +349,7 @@ fn a_value_of_unknown_form_is_an_error_for_gates_that_ask_for_the_value() {
     let unread = of(&gate(90), &text);
     assert_eq!(unread.verdict, Verdict::Error);
     assert!(unread.reason.contains("0000:08:00.0"), "{}", unread.reason);
-    // A missed limit of another GPU stays a failure.
+    // A missed limit of a different GPU stays a failure.
     assert_eq!(of(&gate(5), &text).verdict, Verdict::Fail);
 }
 
